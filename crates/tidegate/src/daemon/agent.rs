@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use tidegate_config::source::{Apply, SourceSpec};
 use tidegate_repository::{Snapshot, Snapshots};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub(crate) use store::Store;
-use watched::{Refused, Watched};
+use watched::Watched;
 
 use super::{Daemon, Installed, Refusal, Turn, aside, whole};
 use crate::api::{Applied, Plan, Sources};
@@ -45,12 +45,15 @@ pub(crate) struct Agent {
     sources: Mutex<BTreeMap<String, Watched>>,
     /// The sources of the policy file may have changed.
     changed: Notify,
+    /// Counts installed generations: each may have removed what a refused set collides with.
+    installs: watch::Sender<u64>,
 }
 
 impl Agent {
     /// An agent that keeps last good sets in `store`, and follows no source yet.
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, sources: Mutex::default(), changed: Notify::new() }
+        let installs = watch::Sender::new(0);
+        Self { store, sources: Mutex::default(), changed: Notify::new(), installs }
     }
 
     /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the disk.
@@ -70,13 +73,37 @@ impl Agent {
             documents.sets.extend(set.map(|set| (name.clone(), set)));
             self.lock().insert(name, watched);
         }
-        let all = documents.clone();
-        let fits = aside(move || all.parse(fits_host.then(host::look).as_ref()).0.is_some()).await;
-        if !fits.unwrap_or_default() {
-            for name in std::mem::take(&mut documents.sets).keys() {
-                let why = "its last good set does not compile with the policy file as it is now";
-                self.refuse(name, None, why.to_owned());
+        self.leave_out(documents, fits_host).await;
+    }
+
+    /// Leaves sets out of `documents` until these compile.
+    async fn leave_out(&self, documents: &mut Documents, fits_host: bool) {
+        let fits = async |documents: &Documents| {
+            let all = documents.clone();
+            let parsed = aside(move || all.parse(fits_host.then(host::look).as_ref()).0.is_some());
+            parsed.await.unwrap_or_default()
+        };
+        if documents.sets.is_empty() || fits(documents).await {
+            return;
+        }
+        let mut left = std::mem::take(&mut documents.sets);
+        // A set may need what another one defines: as long as one fits, the others are tried again.
+        loop {
+            let before = left.len();
+            for (name, set) in std::mem::take(&mut left) {
+                documents.sets.insert(name.clone(), set.clone());
+                if !fits(documents).await {
+                    documents.sets.remove(&name);
+                    left.insert(name, set);
+                }
             }
+            if left.is_empty() || left.len() == before {
+                break;
+            }
+        }
+        for name in left.keys() {
+            let why = "its last good set does not compile with the policy file as it is now";
+            self.refuse(name, None, why.to_owned());
         }
     }
 
@@ -87,6 +114,7 @@ impl Agent {
     /// Tells the agent that other policies are installed, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
+        self.installs.send_modify(|count| *count += 1);
     }
 
     /// Changes the state of source `name`, if it is followed.
@@ -97,9 +125,7 @@ impl Agent {
     /// Records that a set of source `name` was refused, and why.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
-        self.with(name, |watched| {
-            watched.refused = Some(Refused { revision, why, at: Instant::now() });
-        });
+        self.with(name, |watched| watched.refuse(revision, why));
     }
 
     /// One alarm for each source that is not in order.
@@ -152,10 +178,13 @@ impl Daemon {
         }
     }
 
-    /// Takes what source `name` proposes. A newer commit replaces one that waits for another change.
+    /// Takes what source `name` proposes. A newer commit replaces one that waits for another change. A refused set is
+    /// tried again whenever another generation is installed.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
+        let mut installs = self.agent.installs.subscribe();
         loop {
+            installs.mark_unchanged();
             if let Some(snapshot) = &waiting
                 && self.take(name, snapshot.clone()).await
             {
@@ -164,6 +193,11 @@ impl Daemon {
             let next = tokio::select! {
                 next = snapshots.recv() => next,
                 () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
+                _ = installs.changed() => {
+                    let refused = || self.agent.with(name, |watched| watched.refused_set()).flatten();
+                    waiting = waiting.or_else(refused);
+                    continue;
+                }
             };
             match next {
                 Some(Ok(snapshot)) => {

@@ -31,11 +31,11 @@ pub(super) struct Watched {
 /// A set that could not be put in force.
 pub(super) struct Refused {
     /// Its revision; none for the last good set on the disk.
-    pub(super) revision: Option<String>,
+    revision: Option<String>,
     /// The reason.
-    pub(super) why: String,
-    /// When.
-    pub(super) at: Instant,
+    why: String,
+    /// Since when.
+    at: Instant,
 }
 
 /// A task that ends when it is dropped.
@@ -85,6 +85,18 @@ impl Watched {
         self.delivered = Some(Instant::now());
         self.fault = None;
         snapshot
+    }
+
+    /// The newest set, if it was refused.
+    pub(super) fn refused_set(&self) -> Option<Arc<Snapshot>> {
+        self.newest.clone().filter(|_| self.refused.is_some())
+    }
+
+    /// Records that a set was refused. A set that is refused again has been since the first time.
+    pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
+        let again = self.refused.take().filter(|refused| refused.revision == revision);
+        let at = again.map_or_else(Instant::now, |refused| refused.at);
+        self.refused = Some(Refused { revision, why, at });
     }
 
     /// Records a fault of the source.
