@@ -95,7 +95,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Watched>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Watched>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,6 +114,12 @@ impl Agent {
     /// Changes the state of source `name`, if it is followed.
     fn with<R>(&self, name: &str, change: impl FnOnce(&mut Watched) -> R) -> Option<R> {
         self.lock().get_mut(name).map(change)
+    }
+
+    /// Has source `name` fail.
+    #[cfg(test)]
+    pub(super) fn fail(&self, name: &str, fault: tidegate_repository::Fault) {
+        self.with(name, |watched| watched.fail(fault));
     }
 
     /// Records that a set of source `name` was refused, and why.
@@ -178,7 +184,8 @@ impl Daemon {
         }
     }
 
-    /// Takes what source `name` proposes. A newer commit replaces one that waits for another change.
+    /// Takes what source `name` proposes. A newer commit replaces one that waits for another change. A refused set is
+    /// tried again whenever another generation is installed.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
         let mut installs = self.agent.installs.subscribe();
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
@@ -192,7 +199,7 @@ impl Daemon {
                 next = snapshots.recv() => next,
                 () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
                 Ok(()) = installs.changed(), if waiting.is_none() => {
-                    waiting = self.agent.with(name, |watched| watched.refused_newest()).flatten();
+                    waiting = self.agent.with(name, |watched| watched.refused_set()).flatten();
                     continue;
                 }
             };

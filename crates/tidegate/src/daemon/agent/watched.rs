@@ -36,8 +36,8 @@ pub(super) struct Refused {
     revision: Option<String>,
     /// The reason.
     why: String,
-    /// Since when sets are refused.
-    since: Instant,
+    /// Since when.
+    at: Instant,
 }
 
 /// A task that ends when it is dropped.
@@ -105,21 +105,22 @@ impl Watched {
         snapshot
     }
 
+    /// The newest set, if it was refused.
+    pub(super) fn refused_set(&self) -> Option<Arc<Snapshot>> {
+        self.newest.clone().filter(|_| self.refused.is_some())
+    }
+
+    /// Records that a set was refused. A set that is refused again has been since the first time.
+    pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
+        let again = self.refused.take().filter(|refused| refused.revision == revision);
+        let at = again.map_or_else(Instant::now, |refused| refused.at);
+        self.refused = Some(Refused { revision, why, at });
+    }
+
     /// Records a fault of the source.
-    pub(in crate::daemon) fn fail(&mut self, fault: Fault) {
+    pub(super) fn fail(&mut self, fault: Fault) {
         let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
         self.fault = Some((fault, since));
-    }
-
-    /// Records that a set was refused, and why.
-    pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
-        let since = self.refused.take().map_or_else(Instant::now, |refused| refused.since);
-        self.refused = Some(Refused { revision, why, since });
-    }
-
-    /// The newest set, if one was refused.
-    pub(super) fn refused_newest(&self) -> Option<Arc<Snapshot>> {
-        self.refused.as_ref().and_then(|_| self.newest.clone())
     }
 
     /// The fault with its age and remedy, or the reason of the last refusal.
@@ -129,8 +130,8 @@ impl Watched {
             let ago = since.elapsed().as_secs();
             return Some(format!("source `{name}` for {ago} s: {fault}"));
         }
-        let Refused { revision, why, since } = self.refused.as_ref()?;
-        let ago = since.elapsed().as_secs();
+        let Refused { revision, why, at } = self.refused.as_ref()?;
+        let ago = at.elapsed().as_secs();
         let what = revision.as_ref().map_or_else(String::new, |it| format!("revision {it}: "));
         Some(format!("source `{name}` for {ago} s: not in force, {what}{why}"))
     }
@@ -167,7 +168,7 @@ impl Watched {
     /// Since when it has its fault, or its newest set was refused.
     fn failing_since(&self) -> Option<Instant> {
         let fault = self.fault.as_ref().map(|(_, since)| *since);
-        fault.or_else(|| self.refused.as_ref().map(|refused| refused.since))
+        fault.or_else(|| self.refused.as_ref().map(|refused| refused.at))
     }
 
     fn advice(&self) -> String {

@@ -115,6 +115,42 @@ async fn a_name_belongs_to_one_source() {
     let why = fixture.source("b", |source| source.state == "refused").await.error.unwrap();
     assert!(why.contains("/a/policy-web.toml:") && why.contains("/b/policy-web.toml:"), "{why}");
     assert_eq!(fixture.policies().await, ["mail", "web"]);
+    push(&text, "a", &pass("ftp", "10.1.0.0/16")).await;
+    fixture.source("b", |source| source.state == "in force" && source.error.is_none()).await;
+    assert_eq!(fixture.policies().await, ["web", "ftp"]);
+    follow.abort();
+}
+
+/// Kills: one bad set on the disk for which the good ones of other sources are left out; sets that are tried in one
+/// order only.
+#[tokio::test]
+async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
+    let folder = folder_with(&["a", "b", "c"]);
+    let text = with_sources(&folder, &["a", "b", "c"], "");
+    let text = text.replacen(NOTHING, &format!("{NOTHING}rate = {{ up = \"10 Mbit/s\" }}\n"), 1);
+    let of_class = pass("one", "10.1.0.0/16") + "class = \"office\"\n";
+    push(&text, "b", &pass("two", "10.2.0.0/16")).await;
+    push(&text, "c", "[[class]]\nname = \"office\"\n").await;
+    push(&text, "a", &of_class).await;
+    let (fixture, follow) = start(folder.clone(), &text).await;
+    fixture.source("a", |source| source.state == "in force").await;
+    assert_eq!(fixture.policies().await, ["one", "two"]);
+    push(&text, "b", &pass("three", "10.3.0.0/16")).await;
+    while fixture.policies().await != ["one", "three"] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    while ["a", "b", "c"].iter().any(|name| !folder.join(format!("sets/{name}.json")).exists()) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    follow.abort();
+    let copy = super::folder();
+    fs::rename(folder.join("sets"), copy.join("sets")).unwrap();
+    // Its folder, and with it the sources, ends with it.
+    drop(fixture);
+    // Now the file has a policy with the name of that of `b`.
+    let (fixture, follow) = start(copy, &(text + &pass("three", "10.9.0.0/16"))).await;
+    assert_eq!(fixture.policies().await, ["three", "one"]);
+    assert_eq!(fixture.source("b", |it| it.error.is_some()).await.revision, None);
     follow.abort();
 }
 

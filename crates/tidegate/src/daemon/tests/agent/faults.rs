@@ -200,7 +200,7 @@ async fn a_reload_reads_refused_credentials_again() {
     let (fixture, follow) = start(folder, &text).await;
     let refused = Fault::new(FaultKind::Refused, "wrong password");
     kept(&fixture, "one").await;
-    fixture.daemon.agent.lock().get_mut("a").unwrap().fail(refused);
+    fixture.daemon.agent.fail("a", refused);
     fixture.daemon.agent.installed();
     tokio::time::sleep(2 * QUIET).await;
     assert!(!fixture.daemon.agent.alarms().is_empty(), "a commit of another source opens nothing");
