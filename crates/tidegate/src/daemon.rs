@@ -75,8 +75,10 @@ struct State {
     /// Number of the configuration in force, counted from 1.
     generation: u64,
     pending: Option<Pending>,
-    /// The alarm of the last failed reload, or of a rollback.
+    /// The alarm of the last failed reload.
     alarm: Option<String>,
+    /// The alarm of a rollback, until another change is confirmed or another file is in force.
+    rolled_back: Option<String>,
 }
 
 /// A configuration in force.
@@ -88,6 +90,15 @@ pub(crate) struct Installed {
     ends: Vec<TrunkEnd>,
     /// Classes changed while the gateway ran, which override `config`; `None` for a removed class.
     live: BTreeMap<String, Option<Class>>,
+}
+
+/// The treatment of class changes that were made while the gateway ran.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Live {
+    /// They stay, except for classes that are written otherwise now.
+    Kept,
+    /// The file counts.
+    Undone,
 }
 
 /// A change that is rolled back unless confirmed.
@@ -137,6 +148,7 @@ impl Daemon {
                 generation: 1,
                 pending: None,
                 alarm: None,
+                rolled_back: None,
             }),
             changing: Mutex::default(),
             long: Semaphore::new(LONG),
@@ -172,20 +184,29 @@ impl Daemon {
     ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
         let confirm_ms = proposal.confirm_ms;
-        let next = Arc::new(self.read(proposal).await?);
+        let next = self.read(proposal).await?;
         let daemon = self.clone();
-        whole(async move { daemon.replace(next, confirm_ms).await }).await
+        let replaced = whole(async move { daemon.replace(next, Live::Undone, confirm_ms).await });
+        let applied = replaced.await?;
+        self.agent.renew();
+        Ok(applied)
     }
 
     /// Replaces the running configuration by `next`.
     async fn replace(
         self: &Arc<Self>,
-        next: Arc<Installed>,
+        mut next: Installed,
+        live: Live,
         confirm_ms: Option<u64>,
     ) -> Result<Applied, Refusal> {
         let _changing = self.changing.lock().await;
         self.must_be_confirmed().await?;
         let before = self.installed().await;
+        if live == Live::Kept {
+            // A class may have been changed while `next` was compiled.
+            next.keep_live(&before);
+        }
+        let next = Arc::new(next);
         let (running, coming) = (before.clone(), next.clone());
         let Plan { changes, undone } = aside(move || running.plan(&coming)).await?;
         can_change(&changes)?;
@@ -193,10 +214,12 @@ impl Daemon {
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
-        let other_file = before.documents.text != self.installed().await.documents.text;
+        let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;
-        // An older alarm concerned the previous policy file, unless a source has changed.
-        state.alarm = state.alarm.take().filter(|_| !other_file);
+        // Older alarms concerned the previous policy file, unless a source has changed.
+        if other_file {
+            (state.alarm, state.rolled_back) = (None, None);
+        }
         if let Some(confirm) = confirm_ms.map(Duration::from_millis) {
             state.pending = Some(Pending { before, deadline: Instant::now() + confirm });
             self.roll_back_after(confirm, generation);
@@ -247,6 +270,7 @@ impl Daemon {
             let message = "no change waits to be confirmed";
             return Err(Failure::new(Code::NothingToConfirm, message).into());
         }
+        state.rolled_back = None;
         let generation = state.generation;
         drop(state);
         self.keep_sets().await;
@@ -263,7 +287,9 @@ impl Daemon {
         if let Some(alarm) = &alarm {
             tracing::error!("{alarm}");
         }
-        self.state.lock().await.alarm = alarm;
+        let mut state = self.state.lock().await;
+        state.rolled_back = state.rolled_back.take().filter(|_| alarm.is_some());
+        state.alarm = alarm;
     }
 
     async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
@@ -305,7 +331,8 @@ impl Daemon {
     fn alarms(&self, state: &State) -> Vec<String> {
         let ports = self.look_at_ports().alarms();
         let sources = self.agent.alarms();
-        state.alarm.iter().cloned().chain(ports).chain(sources).chain(self.losses.alarm()).collect()
+        let of_files = state.alarm.iter().chain(&state.rolled_back).cloned();
+        of_files.chain(ports).chain(sources).chain(self.losses.alarm()).collect()
     }
 
     /// The busiest flows, at most `most`.
@@ -383,12 +410,15 @@ impl Daemon {
     }
 
     /// Compiles `documents` and reads the key files of the result.
-    async fn compile(&self, documents: Documents) -> Result<Installed, Refusal> {
+    async fn compile(&self, mut documents: Documents) -> Result<Installed, Refusal> {
         let fits_host = self.fits_host;
         let read = move || {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let config = config.ok_or(Refusal::Findings(found))?;
+            // The set of a source that is named again later would be an old one.
+            let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
+            documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?)
         };
         aside(read).await?
@@ -443,7 +473,7 @@ impl Daemon {
         };
         tracing::warn!("{alarm}");
         let mut state = self.state.lock().await;
-        (state.pending, state.alarm) = (None, Some(alarm));
+        (state.pending, state.rolled_back) = (None, Some(alarm));
     }
 }
 
@@ -460,6 +490,16 @@ impl Installed {
     pub(crate) fn read(documents: Documents, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
         Ok(Self { documents, config, ends, live: BTreeMap::new() })
+    }
+
+    /// Takes over the live class changes of `running`, except for classes that are written otherwise here.
+    fn keep_live(&mut self, running: &Self) {
+        let written = |installed: &Self, name: &str| {
+            installed.config.classes.classes().iter().find(|class| class.name == name).cloned()
+        };
+        let stays = |name: &str| written(running, name) == written(self, name);
+        let live = running.live.iter().filter(|(name, _)| stays(name));
+        self.live = live.map(|(name, class)| (name.clone(), class.clone())).collect();
     }
 
     /// The changes that `next` would make, and the live class changes that it would undo.

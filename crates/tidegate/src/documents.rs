@@ -42,6 +42,11 @@ impl Documents {
         Head::of(&self.text).sources
     }
 
+    /// Returns `true` if `other` has the same policy file with the same includes. Sets do not count.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.text == other.text && self.included == other.included
+    }
+
     /// Compiles the documents. Items of sources that are for other roles are left out, and so are sets of sources
     /// that the policy file does not name.
     pub(crate) fn parse(&self, host: Option<&Host>) -> (Option<Config>, Findings) {

@@ -152,6 +152,11 @@ async fn start_tls(stream: &mut TcpStream, name: &str) -> Result<(), Fault> {
 
 fn parse(text: &str) -> Result<Url, Fault> {
     let wrong = |why: &str| Fault::new(FaultKind::Unusable, format!("`url` {text} {why}"));
+    if text.contains('@') {
+        let message = "`url` holds a user or a password";
+        return Err(Fault::new(FaultKind::Unusable, message)
+            .help("write them into `user` and `password_file`"));
+    }
     let url = Url::parse(text).map_err(|error| wrong(&format!("is not a URL: {error}")))?;
     if !["ldap", "ldaps"].contains(&url.scheme()) {
         return Err(wrong("does not begin with ldap:// or ldaps://"));
@@ -346,3 +351,20 @@ const START_TLS: [u8; 31] = *b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1
 const START_TLS_ANSWER: usize = 512;
 /// The bits of a BER length below 128; X.690, section 8.1.3.4.
 const SHORT_LENGTH: u8 = 0x7f;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a password in a URL, which alarms and logs would show.
+    #[test]
+    fn a_url_has_no_password() {
+        for url in ["ldap://cn=gw:hunter2@host", "ldap:// cn:hunter2@host", "http://a:hunter2@host"]
+        {
+            let fault = parse(url).unwrap_err();
+            assert!(fault.message.contains("password"), "{fault}");
+            assert!(!fault.to_string().contains("hunter2"), "{fault}");
+        }
+        parse("ldaps://host:636").unwrap();
+    }
+}

@@ -12,6 +12,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 pub(crate) use store::Store;
 use watched::Watched;
 
-use super::{Daemon, Installed, Refusal, Turn, aside, whole};
+use super::{Daemon, Installed, Live, Refusal, Turn, aside, policy_set, whole};
 use crate::api::{Applied, Plan, Sources};
 use crate::code::Code;
 use crate::documents::Documents;
@@ -39,71 +40,58 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long a first start waits for sources without a set on the disk, before frames are managed.
 const FIRST: Duration = Duration::from_secs(3);
 
+/// Interval between two tries to open a source whose files cannot be used: an operator who mends one waits no longer.
+const REOPEN: Duration = Duration::from_secs(5);
+
 /// The agent's view of its sources.
 pub(crate) struct Agent {
     store: Store,
     sources: Mutex<BTreeMap<String, Watched>>,
     /// The sources of the policy file may have changed.
     changed: Notify,
-    /// Counts installed generations: each may have removed what a refused set collides with.
-    installs: watch::Sender<u64>,
+    /// A policy file was put in force: credentials that a server refuses are to be read again.
+    renewing: AtomicBool,
+    /// Tells the task of each source that other policies are installed, with which a refused set may compile.
+    installs: watch::Sender<()>,
+    /// Held while sets are written to the disk, so that an older set never replaces a newer one.
+    keeping: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Agent {
     /// An agent that keeps last good sets in `store`, and follows no source yet.
     pub(crate) fn new(store: Store) -> Self {
-        let installs = watch::Sender::new(0);
-        Self { store, sources: Mutex::default(), changed: Notify::new(), installs }
+        Self {
+            store,
+            sources: Mutex::default(),
+            changed: Notify::new(),
+            renewing: AtomicBool::new(false),
+            installs: watch::Sender::new(()),
+            keeping: Arc::default(),
+        }
     }
 
     /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the disk.
     ///
-    /// Sets that do not compile with the policy file, on this host if it has to fit, are left out; the sources then
-    /// have to bring better ones.
+    /// A set that does not compile with the policy file, on this host if it has to fit, is left out. It is tried again
+    /// when the policy file changes.
     pub(crate) async fn first_sets(&self, documents: &mut Documents, fits_host: bool) {
         let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
         let until = Instant::now() + FIRST;
+        let mut sets = BTreeMap::new();
         for mut watched in followed {
             let set = match self.store.load(&watched.spec) {
-                Some(set) => Some(Arc::new(set)),
+                Some(set) => Some(set),
                 None if watched.spec.apply == Apply::Auto => watched.first(until).await,
                 None => None,
             };
             let name = watched.spec.name.clone();
-            documents.sets.extend(set.map(|set| (name.clone(), set)));
+            sets.extend(set.map(|set| (name.clone(), set)));
             self.lock().insert(name, watched);
         }
-        self.leave_out(documents, fits_host).await;
-    }
-
-    /// Leaves sets out of `documents` until these compile.
-    async fn leave_out(&self, documents: &mut Documents, fits_host: bool) {
-        let fits = async |documents: &Documents| {
-            let all = documents.clone();
-            let parsed = aside(move || all.parse(fits_host.then(host::look).as_ref()).0.is_some());
-            parsed.await.unwrap_or_default()
-        };
-        if documents.sets.is_empty() || fits(documents).await {
-            return;
-        }
-        let mut left = std::mem::take(&mut documents.sets);
-        // A set may need what another one defines: as long as one fits, the others are tried again.
-        loop {
-            let before = left.len();
-            for (name, set) in std::mem::take(&mut left) {
-                documents.sets.insert(name.clone(), set.clone());
-                if !fits(documents).await {
-                    documents.sets.remove(&name);
-                    left.insert(name, set);
-                }
-            }
-            if left.is_empty() || left.len() == before {
-                break;
-            }
-        }
-        for name in left.keys() {
-            let why = "its last good set does not compile with the policy file as it is now";
-            self.refuse(name, None, why.to_owned());
+        for (name, (set, why)) in add_fitting(documents, sets, fits_host).await {
+            let why = format!("its last good set does not fit the policy file as it is now: {why}");
+            self.refuse(&name, None, why);
+            self.with(&name, |watched| watched.newest.get_or_insert(set).clone());
         }
     }
 
@@ -114,12 +102,24 @@ impl Agent {
     /// Tells the agent that other policies are installed, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
-        self.installs.send_modify(|count| *count += 1);
+        self.installs.send_replace(());
+    }
+
+    /// Tells the agent that an operator has put a policy file in force, perhaps with other credentials.
+    pub(super) fn renew(&self) {
+        self.renewing.store(true, Ordering::Relaxed);
+        self.changed.notify_one();
     }
 
     /// Changes the state of source `name`, if it is followed.
     fn with<R>(&self, name: &str, change: impl FnOnce(&mut Watched) -> R) -> Option<R> {
         self.lock().get_mut(name).map(change)
+    }
+
+    /// Has source `name` fail.
+    #[cfg(test)]
+    pub(super) fn fail(&self, name: &str, fault: tidegate_repository::Fault) {
+        self.with(name, |watched| watched.fail(fault));
     }
 
     /// Records that a set of source `name` was refused, and why.
@@ -134,7 +134,7 @@ impl Agent {
     }
 
     /// The newest set of source `name`.
-    fn newest(&self, name: &str) -> Result<Arc<Snapshot>, Failure> {
+    pub(super) fn newest(&self, name: &str) -> Result<Arc<Snapshot>, Failure> {
         let found = self.with(name, |watched| watched.newest.clone());
         let found = found.ok_or_else(|| {
             let names: Vec<_> = self.lock().keys().cloned().collect();
@@ -157,18 +157,24 @@ impl Daemon {
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
         loop {
             let installed = self.installed().await;
-            self.reconcile(&installed.config.sources);
-            self.agent.changed.notified().await;
+            let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
+            self.reconcile(&installed.config.sources, renew);
+            // Whether it has ended by a change or by its time, the sources are looked at again.
+            let _ = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
         }
     }
 
-    /// Follows `specs`: ends what is followed and not among them, and begins the others.
-    fn reconcile(self: &Arc<Self>, specs: &[SourceSpec]) {
+    /// Follows `specs`: ends what is followed and not among them, and begins the others. A source that could not be
+    /// opened is opened again; with `renew`, also one whose server refuses its credentials.
+    fn reconcile(self: &Arc<Self>, specs: &[SourceSpec], renew: bool) {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
         for spec in specs {
             let follow = || Watched::follow(spec.clone());
             let watched = sources.entry(spec.name.clone()).or_insert_with(follow);
+            if watched.repository.is_none() || renew && watched.is_locked_out() {
+                watched.reopen();
+            }
             if let Some(snapshots) = watched.snapshots.take() {
                 let (daemon, name) = (self.clone(), spec.name.clone());
                 watched.task = Some(watched::AbortOnDrop(tokio::spawn(async move {
@@ -181,10 +187,9 @@ impl Daemon {
     /// Takes what source `name` proposes. A newer commit replaces one that waits for another change. A refused set is
     /// tried again whenever another generation is installed.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
-        let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
         let mut installs = self.agent.installs.subscribe();
+        let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
         loop {
-            installs.mark_unchanged();
             if let Some(snapshot) = &waiting
                 && self.take(name, snapshot.clone()).await
             {
@@ -193,9 +198,8 @@ impl Daemon {
             let next = tokio::select! {
                 next = snapshots.recv() => next,
                 () = tokio::time::sleep(RETRY), if waiting.is_some() => continue,
-                _ = installs.changed() => {
-                    let refused = || self.agent.with(name, |watched| watched.refused_set()).flatten();
-                    waiting = waiting.or_else(refused);
+                Ok(()) = installs.changed(), if waiting.is_none() => {
+                    waiting = self.agent.with(name, |watched| watched.refused_set()).flatten();
                     continue;
                 }
             };
@@ -224,9 +228,18 @@ impl Daemon {
         let running = self.installed().await;
         if running.documents.sets.get(name) == Some(&snapshot) {
             self.agent.with(name, |watched| watched.refused = None);
+            self.keep_sets().await;
             return true;
         }
-        let put = self.put(name, snapshot, confirm_ms).await;
+        // A source sends its set again after a fault. People let this one be rolled back.
+        let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
+        if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
+            return true;
+        }
+        let put = self.put(name, snapshot.clone(), confirm_ms).await;
+        if put.is_ok() {
+            self.agent.with(name, |watched| watched.tried = Some(snapshot));
+        }
         !put.is_err_and(|refusal| refusal.is(Code::Unconfirmed))
     }
 
@@ -261,37 +274,38 @@ impl Daemon {
         confirm_ms: Option<u64>,
     ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
-        let next = Arc::new(self.with_set(name, snapshot).await?);
+        let next = self.with_set(name, snapshot).await?;
         let daemon = self.clone();
-        whole(async move { daemon.replace(next, confirm_ms).await }).await
+        whole(async move { daemon.replace(next, Live::Kept, confirm_ms).await }).await
     }
 
     /// The configuration with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
     /// written stay in force.
-    async fn with_set(&self, name: &str, snapshot: Arc<Snapshot>) -> Result<Installed, Refusal> {
+    pub(super) async fn with_set(
+        &self,
+        name: &str,
+        snapshot: Arc<Snapshot>,
+    ) -> Result<Installed, Refusal> {
         let running = self.installed().await;
         let mut documents = running.documents.clone();
         documents.sets.insert(name.to_owned(), snapshot);
         let mut next = self.compile(documents).await?;
-        let written = |installed: &Installed, name: &str| {
-            installed.config.classes.classes().iter().find(|class| class.name == name).cloned()
-        };
-        let stays = |name: &&String| written(&running, name) == written(&next, name);
-        let live = running.live.keys().filter(stays).cloned().collect::<Vec<_>>();
-        next.live = live
-            .into_iter()
-            .filter_map(|it| Some((it.clone(), running.live.get(&it)?.clone())))
-            .collect();
+        next.keep_live(&running);
         Ok(next)
     }
 
-    /// Writes the sets in force to the disk.
+    /// Writes the sets in force to the disk, but none that may still be rolled back.
     pub(super) async fn keep_sets(&self) {
-        let installed = self.installed().await;
+        let keeping = self.agent.keeping.clone().lock_owned().await;
+        let confirmed = {
+            let state = self.state.lock().await;
+            state.pending.as_ref().map_or(&state.installed, |pending| &pending.before).clone()
+        };
         let agent = self.agent.clone();
         let kept = aside(move || {
-            for spec in &installed.config.sources {
-                if let Some(set) = installed.documents.sets.get(&spec.name) {
+            let _keeping = keeping;
+            for spec in &confirmed.config.sources {
+                if let Some(set) = confirmed.documents.sets.get(&spec.name) {
                     agent.store.keep(spec, set);
                 }
             }
@@ -327,6 +341,48 @@ impl Daemon {
         };
         Sources { sources: self.agent.lock().values().map(state).collect() }
     }
+}
+
+/// Adds all of `sets` that can run together to `documents`. Returns the others, and why each cannot.
+async fn add_fitting(
+    documents: &mut Documents,
+    mut sets: BTreeMap<String, Arc<Snapshot>>,
+    fits_host: bool,
+) -> BTreeMap<String, (Arc<Snapshot>, String)> {
+    let all = Documents { sets: sets.clone(), ..documents.clone() };
+    if fits(all.clone(), fits_host).await.is_ok() {
+        *documents = all;
+        return BTreeMap::new();
+    }
+    // A set may need a class of another one, so each has another try after one was added.
+    loop {
+        let mut misfits = BTreeMap::new();
+        let before = sets.len();
+        for (name, set) in sets {
+            let mut more = documents.clone();
+            more.sets.insert(name.clone(), set.clone());
+            match fits(more.clone(), fits_host).await {
+                Ok(()) => *documents = more,
+                Err(why) => drop(misfits.insert(name, (set, why))),
+            }
+        }
+        if misfits.len() == before {
+            return misfits;
+        }
+        sets = misfits.into_iter().map(|(name, (set, _))| (name, set)).collect();
+    }
+}
+
+/// Checks that a gateway can run `documents`. Returns the reason if it cannot.
+async fn fits(documents: Documents, fits_host: bool) -> Result<(), String> {
+    let read = aside(move || {
+        let (config, found) = documents.parse(fits_host.then(host::look).as_ref());
+        let config = config.ok_or(Refusal::Findings(found))?;
+        policy_set(&config)?;
+        Installed::read(documents, config)?;
+        Ok::<_, Refusal>(())
+    });
+    read.await.map_err(Refusal::Failure).flatten().map_err(|refusal| refusal.text())
 }
 
 /// The name of this host, for reports to sources.

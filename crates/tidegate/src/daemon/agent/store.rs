@@ -3,11 +3,12 @@
 //! Each source has one file, replaced atomically. It holds the place of the source too, so that the set of another
 //! server is not taken for its own.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
 use tidegate_config::source::SourceSpec;
@@ -21,8 +22,16 @@ const MOST: usize = 2_000_000_000;
 /// A directory with the last good sets.
 pub(crate) struct Store {
     folder: PathBuf,
-    /// Why the last set could not be written.
-    problem: Mutex<Option<String>>,
+    /// The state of the file of each source, by its name.
+    files: Mutex<BTreeMap<String, State>>,
+}
+
+/// The content of the file of a source.
+enum State {
+    /// This set of the source at this place.
+    Holds(String, Weak<Snapshot>),
+    /// Not the set in force: why.
+    Lacks(String),
 }
 
 /// A set in its file.
@@ -36,29 +45,48 @@ struct Kept<S> {
 impl Store {
     /// Sets are kept in `folder`, which is made when the first one is.
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, problem: Mutex::default() }
+        Self { folder, files: Mutex::default() }
     }
 
     /// The last good set of `spec`, if there is one that can be read.
-    pub(super) fn load(&self, spec: &SourceSpec) -> Option<Snapshot> {
+    pub(super) fn load(&self, spec: &SourceSpec) -> Option<Arc<Snapshot>> {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
-        (kept.place == place(spec)).then_some(kept.set)
+        let set = (kept.place == place(spec)).then(|| Arc::new(kept.set))?;
+        self.lock().insert(spec.name.clone(), State::Holds(kept.place, Arc::downgrade(&set)));
+        Some(set)
     }
 
-    /// Writes the set of `spec`. A failure is an alarm, until a later set is written.
-    pub(super) fn keep(&self, spec: &SourceSpec, set: &Snapshot) {
-        let written = self.write(spec, set);
-        let problem = written.err().map(|error| {
-            let file = self.file(spec).display().to_string();
-            format!("the last good policies of source `{}` are not on the disk, and a restart without its server would lack them: cannot write {file}: {error}", spec.name)
-        });
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    /// Writes the set of `spec`, unless it is there. A failure is an alarm, until the set of this source is written.
+    pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
+        let (place, known) = (place(spec), Arc::downgrade(set));
+        let is_there = |state: &State| matches!(state, State::Holds(at, it) if *at == place && it.ptr_eq(&known));
+        if self.lock().get(&spec.name).is_some_and(is_there) {
+            return;
+        }
+        let state = match self.write(spec, set) {
+            Ok(()) => State::Holds(place, known),
+            Err(error) => {
+                let file = self.file(spec).display().to_string();
+                State::Lacks(format!(
+                    "the last good policies of source `{}` are not on the disk, and a restart without its server would lack them: cannot write {file}: {error}",
+                    spec.name
+                ))
+            }
+        };
+        self.lock().insert(spec.name.clone(), state);
     }
 
-    /// Why sets are not on the disk.
+    /// Why a set is not on the disk.
     pub(super) fn alarm(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().values().find_map(|state| match state {
+            State::Lacks(why) => Some(why.clone()),
+            State::Holds(..) => None,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, spec: &SourceSpec, set: &Snapshot) -> io::Result<()> {

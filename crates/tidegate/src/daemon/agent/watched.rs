@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_config::source::{Apply, SourceKind, SourceSpec};
-use tidegate_repository::{Fault, PolicyRepository, Snapshot, Snapshots, open};
+use tidegate_repository::{Fault, FaultKind, PolicyRepository, Snapshot, Snapshots, open};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -26,6 +26,8 @@ pub(super) struct Watched {
     fault: Option<(Fault, Instant)>,
     /// The set that was refused last.
     pub(super) refused: Option<Refused>,
+    /// The set that was put in force last without being asked for.
+    pub(super) tried: Option<Arc<Snapshot>>,
 }
 
 /// A set that could not be put in force.
@@ -63,7 +65,23 @@ impl Watched {
             delivered: None,
             fault,
             refused: None,
+            tried: None,
         }
+    }
+
+    /// Opens the repository again, with the files of credentials as they are now. Its fault lasts until a set comes.
+    pub(super) fn reopen(&mut self) {
+        let again = Self::follow(self.spec.clone());
+        (self.task, self.repository, self.snapshots) = (None, again.repository, again.snapshots);
+        if let Some((fault, _)) = again.fault {
+            self.fail(fault);
+        }
+    }
+
+    /// Returns `true` if server and gateway do not accept each other. Other credentials may mend that.
+    pub(super) fn is_locked_out(&self) -> bool {
+        let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
+        self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
     }
 
     /// The first set, if it comes before `until` and before any fault.

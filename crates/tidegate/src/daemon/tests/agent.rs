@@ -1,7 +1,9 @@
 //! The policy agent with directories as sources.
 
+mod faults;
+
 use tidegate_config::{Part, items};
-use tidegate_repository::open;
+use tidegate_repository::{QUIET, open};
 
 use super::*;
 use crate::api::{OfSource, Source, Sources};
