@@ -9,10 +9,11 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use nix::fcntl::OFlag;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -64,17 +65,15 @@ pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, F
 ///
 /// If the file cannot be read, others may read it, or it is empty.
 pub(crate) fn secret(path: &Path) -> Result<Secret, Fault> {
-    let mut file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+    let file = open(path)?;
     let mode = file.metadata().map_err(|error| unreadable(path, &error))?.mode();
     if mode & OTHERS != 0 {
         let message = format!("others may read {}", path.display());
         return Err(unusable(message).help(format!("chmod 600 {}", path.display())));
     }
-    let mut text = String::new();
-    (&mut file)
-        .take(LONGEST_SECRET)
-        .read_to_string(&mut text)
-        .map_err(|error| unreadable(path, &error))?;
+    let text = read(file, LONGEST_SECRET).map_err(|error| unreadable(path, &error))?;
+    let text =
+        String::from_utf8(text).map_err(|_| unusable(format!("{} is not text", path.display())))?;
     let text =
         text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
     if text.is_empty() {
@@ -128,11 +127,34 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
 
 /// The certificates in a file in PEM, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
-    let text = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let text = read(open(path)?, LONGEST_LIST).map_err(|error| unreadable(path, &error))?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     list.ok()
         .filter(|list| !list.is_empty())
         .ok_or_else(|| unusable(format!("{} holds no certificate in PEM", path.display())))
+}
+
+/// Opens a regular file. Others, such as a pipe without a writer, would stop every task of the thread.
+fn open(path: &Path) -> Result<fs::File, Fault> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = file.map_err(|error| unreadable(path, &error))?;
+    match file.metadata().map_err(|error| unreadable(path, &error))?.is_file() {
+        true => Ok(file),
+        false => Err(unusable(format!("{} is not a regular file", path.display()))),
+    }
+}
+
+/// The first `limit` bytes of `file`.
+fn read(file: fs::File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The content of a file of credentials, as far as it can be read.
+pub(crate) fn content(path: &Path) -> Vec<u8> {
+    open(path).ok().and_then(|file| read(file, LONGEST_LIST).ok()).unwrap_or_default()
 }
 
 /// The fault that a failed handshake stands for, if `error` comes from TLS.
@@ -181,6 +203,9 @@ const OTHERS: u32 = 0o077;
 /// Bytes of the longest secret that is read: a key of RSA with 16,384 bits takes 13 kB in PEM.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
+/// Bytes of the longest list of certificates that is read: the authorities of Debian take 220 kB.
+const LONGEST_LIST: u64 = 4 * 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -205,6 +230,29 @@ mod tests {
         let secret = secret(&file).unwrap();
         assert_eq!(secret.expose(), "hunter2");
         assert!(!format!("{secret:?}").contains("hunter2"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Kills: a pipe that is waited for; a device that is read without end.
+    #[test]
+    fn credentials_are_in_regular_files() {
+        let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        for path in [&*pipe, Path::new("/dev/zero"), &*folder] {
+            let (send, answer) = std::sync::mpsc::channel();
+            let path = path.to_owned();
+            std::thread::spawn(move || {
+                let access = Access { ca: Some(path.clone()), ..Access::default() };
+                let faults = [secret(&path).err(), tls(&access).err()];
+                let empty = content(&path).is_empty();
+                let _ = send.send((faults, empty));
+            });
+            let (faults, empty) =
+                answer.recv_timeout(std::time::Duration::from_secs(5)).expect("it is waited for");
+            assert!(faults.iter().all(Option::is_some) && empty, "{faults:?}");
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,6 +1,5 @@
 //! Passwords and certificates in use. They are read again when a server refuses them and their files have changed.
 
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
@@ -71,7 +70,7 @@ fn digest(access: &Access) -> blake3::Hash {
     for path in [&access.password_file, &access.ca, &access.cert, &access.key].into_iter().flatten()
     {
         // A file that cannot be read differs from any that can.
-        let text = fs::read(path).unwrap_or_default();
+        let text = access::content(path);
         hasher.update(blake3::hash(&text).as_bytes());
     }
     hasher.finalize()

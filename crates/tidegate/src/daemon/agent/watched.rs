@@ -102,6 +102,11 @@ impl Watched {
         self.newest = Some(snapshot.clone());
         self.delivered = Some(Instant::now());
         self.fault = None;
+        if self.spec.apply == Apply::Manual {
+            // Nobody has tried this set yet.
+            let of_it = |refused: &Refused| refused.revision.as_ref() == Some(&snapshot.revision);
+            self.refused = self.refused.take().filter(of_it);
+        }
         snapshot
     }
 

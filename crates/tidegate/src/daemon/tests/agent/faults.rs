@@ -155,6 +155,22 @@ async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     follow.abort();
 }
 
+/// Kills: a refusal of an older set that hides that a newer one waits for people.
+#[tokio::test]
+async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "apply = \"manual\"\n") + &pass("own", "10.9.0.0/16");
+    push(&text, "a", &pass("own", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    fixture.source("a", |source| source.state == "waits").await;
+    fixture.daemon.apply_source("a", None).await.err().unwrap();
+    fixture.source("a", |source| source.state == "refused").await;
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    fixture.source("a", |source| source.state == "waits").await;
+    assert_eq!(fixture.daemon.agent.alarms(), [""; 0]);
+    follow.abort();
+}
+
 /// Kills: the old set of a source that was removed from the policy file, in force again when it is named again.
 #[tokio::test]
 async fn a_source_that_comes_back_does_not_bring_its_old_set() {
