@@ -18,6 +18,7 @@ use ldap3::controls::{Control, ControlParser, ControlType, PagedResults, RawCont
 use ldap3::{Scope, SearchEntry};
 use tidegate_config::source::Commit;
 use tidegate_config::{Item, Part};
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::attributes::{CLASS_CLASS, GENERATION, PENDING, TRUNK_CLASS};
 use super::entry::{Entry, parent};
@@ -76,7 +77,12 @@ impl Reader {
                 }
             };
             match self.complete(&root).and_then(|()| self.not_newer(&root, &entries)) {
-                Ok(()) => return self.proposal(root, entries),
+                Ok(()) => {
+                    let commit = self.commit;
+                    // A large set takes seconds, in which other sources are to be followed.
+                    let read = spawn_blocking(move || proposal(commit, root, entries)).await;
+                    return read.unwrap_or_else(|error| Err(ended(&error)));
+                }
                 Err(fault) => last = fault,
             }
         }
@@ -185,21 +191,26 @@ impl Reader {
             }
         }
     }
+}
 
-    /// The entries as a set of policies.
-    fn proposal(&self, root: Root, entries: Vec<Entry>) -> Result<Snapshot, Fault> {
-        let items = items::read(entries)?;
-        let parts: Vec<_> = items.iter().map(|(dn, item)| part(dn, item)).collect();
-        let revision = match (self.commit, root.generation) {
-            (Commit::Marker, Some(generation)) => generation,
-            _ => digest(&parts),
-        };
-        Ok(Snapshot { revision, parts })
-    }
+/// The `entries` as a set of policies, below `root`.
+fn proposal(commit: Commit, root: Root, entries: Vec<Entry>) -> Result<Snapshot, Fault> {
+    let items = items::read(entries)?;
+    let parts: Vec<_> = items.iter().map(|(dn, item)| part(dn, item)).collect();
+    let revision = match (commit, root.generation) {
+        (Commit::Marker, Some(generation)) => generation,
+        _ => digest(&parts),
+    };
+    Ok(Snapshot { revision, parts })
 }
 
 fn part(dn: &str, item: &Item) -> Part {
     Part { origin: dn.to_owned(), text: item.text() }
+}
+
+/// The fault of a reader that was ended.
+fn ended(error: &JoinError) -> Fault {
+    Fault::new(FaultKind::Protocol, format!("the entries could not be read: {error}"))
 }
 
 /// The revision of a set without marker: a digest of its texts.

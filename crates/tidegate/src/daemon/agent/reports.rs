@@ -8,7 +8,7 @@ use tidegate_config::{ItemKind, Part, items};
 use tidegate_repository::{Conformance, NodeReport, PolicyRepository};
 use tokio::time::Instant;
 
-use super::super::Daemon;
+use super::super::{Daemon, aside};
 use super::node;
 use crate::api::{Aggregate, Status};
 use crate::clock;
@@ -58,8 +58,10 @@ impl Daemon {
             sources.iter().filter_map(one).collect()
         };
         for (name, repository, error) in sources {
-            let set = documents.sets.get(&name);
-            let parts = set.map_or(&[][..], |set| &set.parts);
+            let set = documents.sets.get(&name).cloned();
+            let of_set = set.clone();
+            let policies = aside(move || of_set.map(|set| policies(&set.parts)));
+            let Ok(policies) = policies.await else { continue };
             let report = NodeReport {
                 node: node(),
                 revision: set.map(|set| set.revision.clone()),
@@ -67,7 +69,7 @@ impl Daemon {
                 since_s,
                 error,
                 flows_on_it,
-                policies: before.conformance(status, &policies(parts)),
+                policies: before.conformance(status, &policies.unwrap_or_default()),
             };
             send(&name, &*repository, &report).await;
         }
