@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_config::policy_file::{Head, parse_parts};
-use tidegate_config::{Findings, Item, Part, items};
-use tidegate_repository::{Answer, Fault, PolicyRepository, open};
+use tidegate_config::policy_file::Head;
+use tidegate_config::{Item, Part, items};
+use tidegate_repository::{Answer, Fault, PolicyRepository, Snapshot, open};
 
 use super::{Context, check};
 use crate::code::Code;
+use crate::documents::Documents;
 use crate::output::{Exit, Failure, progress};
 
 /// What `policy` is told.
@@ -49,7 +50,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         Command::Push { source, set } => {
             let repository = repository(&text, source)?;
             let part = Part { origin: check::name(set), text: check::read(set)? };
-            let Some(items) = checked(&args.file, &text, &part) else {
+            let documents = Documents::gather(&args.file, text)?;
+            let Some(items) = checked(documents, source, &part) else {
                 return Ok(Exit::WrongInput);
             };
             let count = items.len();
@@ -77,14 +79,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The items of `part`, if the policy file with `text` could run with them.
-fn checked(file: &std::path::Path, text: &str, part: &Part) -> Option<Vec<Item>> {
-    let complain = |found: &Findings| check::complain(found);
-    let items = items(part).inspect_err(complain).ok()?;
-    let (config, found) = parse_parts(&check::name(file), text, |_| vec![part.clone()], None);
-    complain(&found);
+/// The items of `part`, if a gateway with the policy file of `documents` could run with them as the set of `source`.
+/// Items for roles that its source does not have are not looked at.
+fn checked(mut documents: Documents, source: &str, part: &Part) -> Option<Vec<Item>> {
+    let items = items(part).inspect_err(check::complain).ok()?;
+    let set = Snapshot { revision: String::new(), parts: vec![part.clone()] };
+    documents.sets.insert(source.to_owned(), Arc::new(set));
+    let (config, found) = documents.parse(None);
+    check::complain(&found);
     if config.is_none() {
-        progress("nothing was pushed: no gateway with this policy file could run it");
+        progress("nothing was pushed: a gateway with this policy file could not run it");
     }
     config.map(|_| items)
 }
@@ -119,4 +123,27 @@ fn wait<T>(answer: Answer<'_, T>) -> anyhow::Result<T> {
 
 fn failed(fault: Fault) -> Failure {
     Failure { help: fault.help, ..Failure::new(Code::NoSet, fault.message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Kills: a set compiled with the items of all roles; a set that no gateway could run.
+    #[test]
+    fn a_set_is_checked_for_the_roles_of_the_source() {
+        let text = "[gateway]\nlan = \"l\"\nwan = \"w\"\n[[source]]\nname = \"s\"\nkind = \"directory\"\n\
+                    path = \"/nowhere\"\nroles = \"edge\"\n";
+        let documents = || Documents::gather(Path::new("main.toml"), text.to_owned()).unwrap();
+        let policy = |role: &str, action: &str| {
+            format!("[[policy]]\nname = \"web\"\nroles = \"{role}\"\naction = \"{action}\"\n")
+        };
+        let part = |text: String| Part { origin: "set.toml".to_owned(), text };
+        let both = part(policy("edge", "pass") + &policy("core", "pass"));
+        assert_eq!(checked(documents(), "s", &both).map(|items| items.len()), Some(2));
+        let wrong = part(policy("edge", "shape"));
+        assert_eq!(checked(documents(), "s", &wrong), None);
+    }
 }
