@@ -21,7 +21,7 @@ from ._load import E1, PACKET
 from ._modes import key
 from ._network import BUFFER, FIRST_FILE, HEADER, Setup, network, sojourns
 
-beside = Experiment(__file__, seeds=5)
+beside = Experiment(__file__, seeds=6)
 
 SECONDS = 4_000
 

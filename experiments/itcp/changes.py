@@ -25,7 +25,7 @@ from ._load import E1, PACKET, RATE
 from ._modes import DRIFT, WHY, key
 from ._network import PAYLOAD, Setup, loads, network
 
-changes = Experiment(__file__, seeds=5)
+changes = Experiment(__file__, seeds=6)
 
 SECONDS, STOP = 4_000, 2_000
 

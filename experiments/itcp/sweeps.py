@@ -17,7 +17,7 @@ from ._load import E1
 from ._modes import key
 from ._network import Setup, measured, network
 
-sweeps = Experiment(__file__, seeds=5)
+sweeps = Experiment(__file__, seeds=6)
 
 SECONDS = 4_000
 
