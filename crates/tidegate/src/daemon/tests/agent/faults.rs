@@ -236,16 +236,18 @@ async fn a_slow_disk_delays_no_commit() {
     mkfifo(&slow, Mode::S_IRWXU).unwrap();
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
     let (fixture, follow) = start(folder, &text).await;
+    let mut seen = Vec::new();
     for (name, dst) in [("two", "10.2.0.0/16"), ("three", "10.3.0.0/16")] {
         push(&text, "a", &pass(name, dst)).await;
-        for _ in 0..1_000 {
+        for _ in 0..500 {
             if fixture.policies().await == [name] {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(fixture.policies().await, [name]);
+        seen.extend(fixture.policies().await);
     }
     follow.abort();
     let _ = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(slow);
+    assert_eq!(seen, ["two", "three"]);
 }
