@@ -15,10 +15,9 @@ import numpy as np
 
 from tidegate import Table, plots
 from tidegate.experiment import Experiment
-from tidegate.statistics import MEDIAN_RATIO, Numbers
 
+from ._cases import Cases, of
 from ._load import E1, PACKET
-from ._modes import key
 from ._network import BUFFER, FIRST_FILE, HEADER, Setup, network, sojourns
 
 beside = Experiment(__file__, seeds=6)
@@ -90,55 +89,35 @@ def measure(seed: int, case: str) -> dict[str, float]:
     return row
 
 
+about = Cases(beside, "A002-7")
 QUEUED = "both aggregates keep 20 packets in the queue, and RED drops from 12 on"
 
 
-def of(runs: Table, case: str, column: str) -> np.ndarray:
-    values: np.ndarray = runs.where(case=case)[column]
-    return values
-
-
-def claim(case: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-7 about one case."""
-
-    def number(runs: Table) -> Numbers:
-        return of(runs, case, column)
-
-    number.__name__ = f"{column}_{key(case)}"
-    beside.claim("A002-7", f"{case}: {text}", **bounds)(number)
-
-
-def claim_over(case: str, base: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-7 about one case over another."""
-
-    def ratio(runs: Table) -> Numbers:
-        count = min(len(of(runs, case, column)), len(of(runs, base, column)))
-        return of(runs, case, column)[:count] / of(runs, base, column)[:count]
-
-    ratio.__name__ = f"{column}_{key(case)}_over_{key(base)}"
-    text = f"{case} over {base}: {text}"
-    beside.claim("A002-7", text, statistic=MEDIAN_RATIO, **bounds)(ratio)
-
-
 for number in (1, 2):
-    claim_over("far, aggregates", "far, separate", f"short_{number}",
+    about.claim_over("far, aggregates", "far, separate", f"short_{number}",
                f"mean time of files up to 50 kB, class {number}",
                paper="the motive of aggregation", at_most=1)  # fmt: skip
-claim_over("far, aggregates", "far, separate", "median_1", "median sojourn of class 1",
+about.claim_over("far, aggregates", "far, separate", "median_1", "median sojourn of class 1",
            paper="the motive of aggregation", at_most=1)  # fmt: skip
-claim_over("alone, aggregates", "alone, separate", "short_1",
+about.claim_over("alone, aggregates", "alone, separate", "short_1",
            "mean time of files up to 50 kB, class 1, 42 ms", kind="context")  # fmt: skip
 CARRIED = "goodput of both aggregates over their offered load"
-claim("Reno, large", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.5)
-claim("Reno, small", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.8)
-claim_over("Reno, RED", "Reno, small", "carried", CARRIED, paper="more competitive", at_least=1)
+about.claim(
+    "Reno, large", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.5
+)
+about.claim(
+    "Reno, small", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.8
+)
+about.claim_over(
+    "Reno, RED", "Reno, small", "carried", CARRIED, paper="more competitive", at_least=1
+)
 for name in ("CUBIC", "BBR"):
     for queue in ("large", "small"):
-        claim(f"{name}, {queue}", "carried", CARRIED, kind="context")
-claim_over("Reno, small, switched", "Reno, small", "carried", CARRIED, at_least=1)
-claim("Reno, small, separate", "carried", "goodput of separate connections over offered load",
+        about.claim(f"{name}, {queue}", "carried", CARRIED, kind="context")
+about.claim_over("Reno, small, switched", "Reno, small", "carried", CARRIED, at_least=1)
+about.claim("Reno, small, separate", "carried", "goodput of separate connections over offered load",
       kind="context")  # fmt: skip
-claim_over("alone, RED", "alone, aggregates", "median_1", "median sojourn of class 1",
+about.claim_over("alone, RED", "alone, aggregates", "median_1", "median sojourn of class 1",
            at_most=1.1, why=QUEUED)  # fmt: skip
 
 

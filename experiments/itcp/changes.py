@@ -21,8 +21,9 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ._adjust import MOST
+from ._cases import Cases, of
 from ._load import E1, PACKET, RATE
-from ._modes import DRIFT, WHY, key
+from ._modes import DRIFT, WHY
 from ._network import PAYLOAD, Setup, loads, network
 
 changes = Experiment(__file__, seeds=6)
@@ -65,25 +66,11 @@ def measure(seed: int, case: str) -> dict[str, float]:
     return row | {"all_above": float(above.mean())}
 
 
-def of(runs: Table, case: str, column: str) -> np.ndarray:
-    values: np.ndarray = runs.where(case=case)[column]
-    return values
-
-
-def claim(case: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-12 about one case."""
-
-    def number(runs: Table) -> Numbers:
-        return of(runs, case, column)
-
-    number.__name__ = f"{column}_{key(case)}"
-    changes.claim("A002-12", f"{case}: {text}", **bounds)(number)
-
-
+about = Cases(changes, "A002-12")
 ABOVE = "part of the last quarter with phi_i > rho_i for both"
 for mode in ("literal", "measured"):
-    claim(f"{mode}, connections", "all_above", ABOVE, at_least=0.9, why=WHY[mode])
-    claim(
+    about.claim(f"{mode}, connections", "all_above", ABOVE, at_least=0.9, why=WHY[mode])
+    about.claim(
         f"{mode}, half",
         "all_above",
         f"load of class 1 halves: {ABOVE}",

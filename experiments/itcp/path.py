@@ -21,11 +21,10 @@ import numpy as np
 
 from tidegate import Result, Table, plots
 from tidegate.experiment import Experiment
-from tidegate.statistics import Numbers
 
 from ._adjust import MOST
+from ._cases import Cases
 from ._load import E1, PACKET
-from ._modes import key
 from ._network import Setup, network
 
 path = Experiment(__file__, seeds=6)
@@ -75,25 +74,15 @@ def measure(seed: int, case: str) -> dict[str, float]:
     }
 
 
-def claim(case: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-12 about one case."""
-
-    def number(runs: Table) -> Numbers:
-        values: np.ndarray = runs.where(case=case)[column]
-        return values
-
-    number.__name__ = f"{column}_{key(case)}"
-    path.claim("A002-12", f"{case}: {text}", **bounds)(number)
-
-
+about = Cases(path, "A002-12")
 CARRIED = "carried by aggregate 1 in the last quarter, of what its files brought in"
-claim("longer, fixed", "busily", "rate of aggregate 1 while busy, over w alpha / (D - d)",
+about.claim("longer, fixed", "busily", "rate of aggregate 1 while busy, over w alpha / (D - d)",
       at_most=1.1)  # fmt: skip
 for mode in ("fixed", "measured", "proportional"):
-    claim(f"longer, {mode}", "carried", CARRIED, kind="shown otherwise", at_most=0.6)
-claim("longer, fixed", "before", "carried in the second quarter", at_least=0.9, at_most=1.1)
-claim("shorter, fixed", "carried", CARRIED, at_least=0.9, at_most=1.1)
-claim("longer, weighted-vegas", "carried", CARRIED, kind="context")
+    about.claim(f"longer, {mode}", "carried", CARRIED, kind="shown otherwise", at_most=0.6)
+about.claim("longer, fixed", "before", "carried in the second quarter", at_least=0.9, at_most=1.1)
+about.claim("shorter, fixed", "carried", CARRIED, at_least=0.9, at_most=1.1)
+about.claim("longer, weighted-vegas", "carried", CARRIED, kind="context")
 
 
 @path.figure

@@ -27,13 +27,13 @@ import numpy as np
 
 from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
-from tidegate.statistics import MEDIAN_RATIO, Numbers
 
 from ..trunking._network import ALPHA, required_buffer, reverse
 from ..trunking.friendly import ROUTERS
 from ._adjust import MOST
+from ._cases import Cases, of
 from ._load import E1, PACKET, RATE, ccdf
-from ._modes import DRIFT, key
+from ._modes import DRIFT
 from ._network import BUFFER, FIRST_FILE, HEADER, TAIL_X, TCP, VEGAS, Setup, sojourns
 from ._network import network as aggregates
 
@@ -171,47 +171,23 @@ def measure(seed: int, case: str) -> dict[str, float]:
     return times(run) | path(run)
 
 
-def of(runs: Table, case: str, column: str) -> np.ndarray:
-    values: np.ndarray = runs.where(case=case)[column]
-    return values
-
-
-def claim(case: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about one case."""
-
-    def number(runs: Table) -> Numbers:
-        return of(runs, case, column)
-
-    number.__name__ = f"{column}_{key(case)}"
-    trunks.claim("beyond", f"{case}: {text}", **bounds)(number)
-
-
-def claim_over(case: str, base: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about one case over another, seed by seed."""
-
-    def ratio(runs: Table) -> Numbers:
-        return of(runs, case, column) / of(runs, base, column)
-
-    ratio.__name__ = f"{column}_{key(case)}_over_{key(base)}"
-    trunks.claim("beyond", f"{case} over {base}: {text}", statistic=MEDIAN_RATIO, **bounds)(ratio)
-
-
+about = Cases(trunks, "beyond")
 LATE, MEAN, OTHER = "99 % quantile of class 1", "mean of class 1", "99 % quantile of class 2"
 for case, (kind, law) in TRUNKS.items():
     if law != "fixed":
-        claim_over(case, f"{kind}, fixed", "p99_1", LATE, at_most=1, why=DRIFT)
-        claim_over(case, f"{kind}, fixed", "p99_2", OTHER, at_most=1.5)
-    claim_over(case, f"aggregates, {law}", "p99_1", LATE, at_most=1)
+        about.claim_over(case, f"{kind}, fixed", "p99_1", LATE, at_most=1, why=DRIFT)
+        about.claim_over(case, f"{kind}, fixed", "p99_2", OTHER, at_most=1.5)
+    about.claim_over(case, f"aggregates, {law}", "p99_1", LATE, at_most=1)
     why = DRIFT if law == "measured" else None
-    claim_over(case, "separate", "p99_1", LATE, at_most=1.5, why=why)
-    claim_over(case, "aggregates, proportional", "p99_1", LATE, kind="context")
-    claim(case, "lost", "user packets lost on the path", at_most=0)
+    about.claim_over(case, "separate", "p99_1", LATE, at_most=1.5, why=why)
+    about.claim_over(case, "aggregates, proportional", "p99_1", LATE, kind="context")
+    about.claim(case, "lost", "user packets lost on the path", at_most=0)
 FAIR = "rate of one TCP over its fair share"
 for case in BESIDE:
-    claim(case, "cross_over_fair", FAIR, at_least=0.9)
-    claim(case, "users_part", "part of user packets lost on the path", kind="context")
+    about.claim(case, "cross_over_fair", FAIR, at_least=0.9)
+    about.claim(case, "users_part", "part of user packets lost on the path", kind="context")
 for case in ("separate", *TRUNKS):
-    claim(case, "p99_1", f"{LATE} (s)", kind="context")
+    about.claim(case, "p99_1", f"{LATE} (s)", kind="context")
 
 
 @trunks.figure

@@ -273,7 +273,7 @@ impl Daemon {
         state.rolled_back = None;
         let generation = state.generation;
         drop(state);
-        self.keep_sets().await;
+        self.keep_sets();
         tracing::info!(generation, "policies confirmed");
         Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
     }

@@ -53,8 +53,8 @@ pub(crate) struct Agent {
     renewing: AtomicBool,
     /// Tells the task of each source that other policies are installed, with which a refused set may compile.
     installs: watch::Sender<()>,
-    /// Held while sets are written to the disk, so that an older set never replaces a newer one.
-    keeping: Arc<tokio::sync::Mutex<()>>,
+    /// The sets in force are to be written to the disk.
+    unwritten: Notify,
 }
 
 impl Agent {
@@ -66,7 +66,7 @@ impl Agent {
             changed: Notify::new(),
             renewing: AtomicBool::new(false),
             installs: watch::Sender::new(()),
-            keeping: Arc::default(),
+            unwritten: Notify::new(),
         }
     }
 
@@ -155,12 +155,24 @@ impl Agent {
 impl Daemon {
     /// Follows the sources of the policy file in force, whichever these are, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
+        tokio::join!(self.follow_those_named(), self.write_when_told());
+    }
+
+    async fn follow_those_named(self: &Arc<Self>) {
         loop {
             let installed = self.installed().await;
             let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
             self.reconcile(&installed.config.sources, renew);
             // Whether it has ended by a change or by its time, the sources are looked at again.
             let _ = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
+        }
+    }
+
+    /// Writes sets to the disk one after the other, so that an older one never replaces a newer one.
+    async fn write_when_told(&self) {
+        loop {
+            self.agent.unwritten.notified().await;
+            self.write_sets().await;
         }
     }
 
@@ -228,7 +240,7 @@ impl Daemon {
         let running = self.installed().await;
         if running.documents.sets.get(name) == Some(&snapshot) {
             self.agent.with(name, |watched| watched.refused = None);
-            self.keep_sets().await;
+            self.keep_sets();
             return true;
         }
         // A source sends its set again after a fault. People let this one be rolled back.
@@ -257,7 +269,7 @@ impl Daemon {
             Ok(_) => {
                 self.agent.with(name, |watched| watched.refused = None);
                 if confirm_ms.is_none() {
-                    self.keep_sets().await;
+                    self.keep_sets();
                 }
             }
             Err(refusal) if refusal.is(Code::Unconfirmed) => {}
@@ -294,23 +306,26 @@ impl Daemon {
         Ok(next)
     }
 
+    /// Has the sets in force written to the disk. Nobody waits for it: a busy disk takes seconds.
+    pub(super) fn keep_sets(&self) {
+        self.agent.unwritten.notify_one();
+    }
+
     /// Writes the sets in force to the disk, but none that may still be rolled back.
-    pub(super) async fn keep_sets(&self) {
-        let keeping = self.agent.keeping.clone().lock_owned().await;
+    pub(super) async fn write_sets(&self) {
         let confirmed = {
             let state = self.state.lock().await;
             state.pending.as_ref().map_or(&state.installed, |pending| &pending.before).clone()
         };
         let agent = self.agent.clone();
-        let kept = aside(move || {
-            let _keeping = keeping;
+        let written = aside(move || {
             for spec in &confirmed.config.sources {
                 if let Some(set) = confirmed.documents.sets.get(&spec.name) {
                     agent.store.keep(spec, set);
                 }
             }
         });
-        if let Err(failure) = kept.await {
+        if let Err(failure) = written.await {
             tracing::error!("{failure}");
         }
     }

@@ -54,7 +54,7 @@ async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
     let (fixture, follow) = start(folder, &text).await;
     fixture.until(|status| status.unconfirmed_ms.is_some()).await;
-    fixture.daemon.keep_sets().await;
+    fixture.daemon.write_sets().await;
     assert!(!fixture.folder.join("sets/a.json").exists());
     fixture.daemon.confirm().await.ok().unwrap();
     kept(&fixture, "one").await;
@@ -223,4 +223,31 @@ async fn a_reload_reads_refused_credentials_again() {
     fixture.apply(&text, None).await.unwrap();
     fixture.source("a", |source| source.error.is_none()).await;
     follow.abort();
+}
+
+/// Kills: a source that is not followed while its last set is being written to the disk.
+#[tokio::test]
+async fn a_slow_disk_delays_no_commit() {
+    let folder = folder_with(&["a"]);
+    let text = with_sources(&folder, &["a"], "");
+    fs::create_dir(folder.join("sets")).unwrap();
+    let slow = folder.join("sets/.a.new");
+    // A FIFO takes nothing before somebody reads it.
+    mkfifo(&slow, Mode::S_IRWXU).unwrap();
+    push(&text, "a", &pass("one", "10.1.0.0/16")).await;
+    let (fixture, follow) = start(folder, &text).await;
+    let mut seen = Vec::new();
+    for (name, dst) in [("two", "10.2.0.0/16"), ("three", "10.3.0.0/16")] {
+        push(&text, "a", &pass(name, dst)).await;
+        for _ in 0..500 {
+            if fixture.policies().await == [name] {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        seen.extend(fixture.policies().await);
+    }
+    follow.abort();
+    let _ = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(slow);
+    assert_eq!(seen, ["two", "three"]);
 }
