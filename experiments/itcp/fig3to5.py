@@ -29,6 +29,7 @@ def measure(seed: int, mode: str) -> dict[str, float]:
 
 MEAN, LATE, OTHER = "mean sojourn of class 1", "its 99 % quantile", "mean sojourn of class 2"
 PAPER = {"paper": "significant improvement"}
+GIVEN = "class 2 has a share of 0.32 instead of 0.5, also where the loads are known"
 OTHERWISE: dict[str, Any] = {"kind": "shown otherwise"}
 claim_over(fig3to5, "A002-2", "literal", "mean_1", MEAN, at_least=0.5, **OTHERWISE)
 claim_over(fig3to5, "A002-2", "literal", "p99_1", LATE, at_least=0.5, **OTHERWISE)
@@ -39,7 +40,7 @@ claim_over(fig3to5, "A002-2", "measured", "mean_2", OTHER, at_most=1.5,
 for mode in ("proportional", "by load"):
     claim_over(fig3to5, "A002-2", mode, "mean_1", MEAN, at_most=0.5)
     claim_over(fig3to5, "A002-2", mode, "p99_1", LATE, at_most=0.5)
-    claim_over(fig3to5, "A002-2", mode, "mean_2", OTHER, at_most=1.5)
+    claim_over(fig3to5, "A002-2", mode, "mean_2", OTHER, at_most=1.5, why=GIVEN)
     claim_of(fig3to5, "A002-2", mode, "slope_1", "slope of class 1 from 1 s to 60 s",
              at_most=-1.6)  # fmt: skip
 for mode in ("fixed", "measured", "proportional", "by load"):
