@@ -60,7 +60,7 @@ TRUNKS = {f"{kind}, {law}": (kind, law) for kind in PROBING for law in ("fixed",
 """Cases of trunks: what the weight sets, and its law."""
 
 BASES = {**{f"aggregates, {law}": law for law in LAWS}, "separate": "separate"}
-"""Cases of `_network.py`, by its modes."""
+"""Cases of `_network.py`, with their modes."""
 
 BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items()}
 """Cases with one TCP beside the trunks."""

@@ -17,6 +17,8 @@
 //! filters of RFC 4104 (`conditions.rs`), and those of the AIX and z/OS policy agents (`zos.rs`).
 //!
 //! Source: RFC 3703, RFC 4104, RFC 4511, RFC 4533; the directory of `aggregates`, section 6.
+//! Differs: with a marker, the revision is the text of `tgGeneration`, without a digest of the set. Whoever writes the
+//! marker must not use a text twice.
 
 mod attributes;
 mod conditions;

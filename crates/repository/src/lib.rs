@@ -33,7 +33,8 @@ pub use roles::select;
 /// A complete set of policies, as a repository held it at one commit, for all roles.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// The commit, such as an etcd revision. Equal revisions of one source are the same set.
+    /// The commit, such as an etcd revision. Equal revisions of one source are the same set; see `ldap.rs` for the
+    /// exception.
     pub revision: String,
     /// Its documents in TOML, in the order of their origins. Each holds `[[policy]]`, `[[class]]` and `[[trunk]]`
     /// tables only. An item may have a field `roles`, a list of names; the agent selects by it and removes it.

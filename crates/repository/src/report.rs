@@ -19,7 +19,7 @@ pub struct NodeReport {
     pub error: Option<String>,
     /// Share of the live flows that are classified by this generation, from 0 to 1.
     pub flows_on_it: f64,
-    /// Conformance of each policy of this source, by name.
+    /// Conformance of the source's policies. The key is the name of the policy.
     pub policies: BTreeMap<String, Conformance>,
 }
 

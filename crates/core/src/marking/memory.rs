@@ -52,7 +52,7 @@ pub(super) struct Memory {
     waiting: VecDeque<Waiting>,
     /// Of the oldest, packets that [`oldest`](Self::oldest) has passed.
     passed: usize,
-    /// This many of those had departed by then.
+    /// Number of passed packets that had departed at that time.
     gone: usize,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     joined.and_then(|joined| all_of(vec![own, joined])).map_err(refused)
 }
 
-/// The condition associations of `rule`: those that it lists, and those below it.
+/// The condition associations that `rule` lists, and the associations below its entry.
 fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found: BTreeMap<String, &Entry> = BTreeMap::new();
     for dn in rule.texts(CONDITIONS)? {

@@ -22,7 +22,7 @@ const MOST: usize = 2_000_000_000;
 /// A directory with the last good sets.
 pub(crate) struct Store {
     folder: PathBuf,
-    /// The state of the file of each source, by its name.
+    /// The state of each source's file. The key is the name of the source.
     files: Mutex<BTreeMap<String, State>>,
 }
 
