@@ -14,6 +14,7 @@ mod pool;
 mod ring;
 mod sack;
 mod travel;
+mod turns;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
@@ -25,6 +26,7 @@ pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
+pub(crate) use turns::Turns;
 
 use std::num::NonZeroU16;
 
