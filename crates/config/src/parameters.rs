@@ -304,6 +304,17 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 "How long a packet may wait while its flow is busy; at low rates at least the time of two packets.",
                 r#"{"default":"5 ms"}"#,
             ),
+    (
+        "hosts",
+        &[
+            ("limit", LIMIT, r#"{"default":"32 MiB"}"#),
+            ("packets", "Most packets that may wait.", r#"{"default":10240}"#),
+            ("quantum", "Bytes a host, and each of its flows, may send in one turn.", FRAME),
+            (
+                "target",
+                "How long a packet may wait while its flow is busy; at low rates at least the time of two packets.",
+                r#"{"default":"5 ms"}"#,
+            ),
             ("interval", INTERVAL, r#"{"default":"100 ms"}"#),
             ("ecn", ECN, YES),
         ],

@@ -18,6 +18,7 @@ mod classify;
 mod config;
 mod control;
 mod dissolve;
+mod hosts;
 mod install;
 mod link;
 mod marking;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use aggregates::Aggregates;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Overhead};
+use hosts::LanHosts;
 use install::Swap;
 pub use install::{Generation, StillInstalling};
 use link::Link;
@@ -73,6 +75,7 @@ pub struct Gateway {
     /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
     arrangement: u32,
     flows: FlowTable,
+    lan_hosts: LanHosts,
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
@@ -111,6 +114,7 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
+        pool.keep_stations();
         let signals = policies.has_signals();
         if signals {
             pool.keep_sack();
@@ -128,6 +132,7 @@ impl Gateway {
             generation: 1,
             arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
+            lan_hosts: LanHosts::default(),
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,

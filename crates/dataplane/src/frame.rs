@@ -25,6 +25,10 @@ pub(crate) fn arrive(
         counters.oddities.count(oddity);
     }
     described.arrived = now;
+    if pool.keeps_stations() {
+        pool.set_station(packet, source_address(&memory.bytes(packet, len)));
+    }
+    let described = &mut pool[packet];
     if let Some(size) = memory.frame(packet).vnet.segment_size() {
         (described.segments, described.segment) = (segments(described, size), size);
     }
@@ -38,6 +42,14 @@ pub(crate) fn arrive(
     }
     counters.received += 1;
     counters.received_bytes += u64::from(len);
+}
+
+/// The link-layer source address of `frame`; zero if the frame is too short to have one.
+fn source_address(frame: &[u8]) -> u64 {
+    /// After the destination address (IEEE 802.3, 3.2.4).
+    const AT: usize = 6;
+    let Some(&[a, b, c, d, e, f]) = frame.get(AT..).and_then(<[u8]>::first_chunk) else { return 0 };
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 /// Frames of `size` bytes of payload each that a super-packet stands for.

@@ -141,7 +141,12 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
     Some(GatewayConfig {
         rate,
         overhead: link_overhead(raw),
-        queue: markings::queue((raw.queue.as_ref(), raw.marking.as_ref()), controlled, found),
+        queue: markings::queue(
+            (raw.queue.as_ref(), raw.marking.as_ref()),
+            controlled,
+            markings::Place::Link,
+            found,
+        ),
         packets: packets?,
         flows: flows?,
         shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
@@ -316,7 +321,12 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
             let written = (raw.queue.as_ref(), raw.marking.as_ref());
-            let queue = markings::queue(written, policy_is_controlled(raw), found);
+            let queue = markings::queue(
+                written,
+                policy_is_controlled(raw),
+                markings::Place::Policy,
+                found,
+            );
             markings::has_no_trunk(raw, found);
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);

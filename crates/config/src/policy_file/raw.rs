@@ -111,7 +111,7 @@ tables! {
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
         /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
-        /// if there are trunks. Default: "fq-codel".
+        /// if there are trunks. Default: "hosts".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
         /// The queue is then "per-flow" or "drop-tail". Default: none.

@@ -252,6 +252,7 @@ fn queue() -> impl Strategy<Value = Value> {
         "\"codel\"",
         "{ kind = \"fq-codel\", target = \"7000000 ns\" }",
         "{ kind = \"red\", min = \"20000 B\", max = \"60000 B\", max_p = \"2.5 %\" }",
+        "{ kind = \"hosts\", quantum = \"600 B\", thin_acks = false }",
         "{ kind = \"drop-tail\", limit = \"90000 B\" }",
     ])
 }
