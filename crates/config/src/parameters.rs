@@ -304,6 +304,10 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
                 "How long a packet may wait while its flow is busy; at low rates at least the time of two packets.",
                 r#"{"default":"5 ms"}"#,
             ),
+            ("interval", INTERVAL, r#"{"default":"100 ms"}"#),
+            ("ecn", ECN, YES),
+        ],
+    ),
     (
         "hosts",
         &[
@@ -317,6 +321,7 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ),
             ("interval", INTERVAL, r#"{"default":"100 ms"}"#),
             ("ecn", ECN, YES),
+            ("thin_acks", "ACKs without data that say nothing new are dropped.", YES),
         ],
     ),
     (

@@ -117,6 +117,16 @@ mod tests {
         pool.release(packet);
     }
 
+    /// Kills: the destination address; an address in another order of bytes; the address of a shorter frame that was
+    /// in the buffer before.
+    #[test]
+    fn the_link_layer_source_is_read_for_a_pool_that_keeps_it() {
+        let mut frame = [0; 60];
+        frame[..12].copy_from_slice(&[9, 9, 9, 9, 9, 9, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(source_address(&frame), 0x0102_0304_0506);
+        assert_eq!(source_address(&frame[..11]), 0);
+    }
+
     /// Kills: a checksum of the pseudo header taken for what the other end of a path sees; a finished one not taken.
     #[test]
     fn a_checksum_that_is_still_to_be_completed_is_none() {

@@ -7,7 +7,7 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile,
+    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, Sharers,
     ProfileError,
 };
 use tidegate_core::scheduler::SchedulerSpec;
@@ -341,7 +341,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
 /// Complains where senders are told by their ACKs, each for itself, and hosts are to share.
 fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     let signal = raw.signal.as_ref().filter(|it| it.get_ref().0.is_some());
-    let between = raw.fair_between.as_ref().filter(|it| *it.get_ref() != FairBetween::Flow);
+    let between = raw.fair_between.as_ref().filter(|it| it.get_ref().0.by != Sharers::Flow);
     if let (Some(signal), Some(between)) = (signal, between) {
         let message = "with this signal a profile is shared between flows";
         let help = "leave out `signal`, or give each host a policy of its own, in a class or without: policies share what there is equally";
@@ -423,7 +423,7 @@ fn conditioning(
     }
     let usual = || AllocationSpec::LogicalPartitions(Default::default());
     let allocation = raw.allocation.as_ref().map_or_else(usual, |it| it.get_ref().clone());
-    let fair_between = raw.fair_between.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
+    let fair_between = raw.fair_between.as_ref().map(|it| it.get_ref().0).unwrap_or_default();
     let weights = good.then_some(weights)?;
     Some(Conditioning { profile: profile?, allocation, weights, fair_between })
 }

@@ -64,6 +64,11 @@ impl Turns {
         self.links.remove(ring, member);
     }
 
+    /// Appends `member` to `ring`, unless it is in a ring. It keeps its credit.
+    pub(crate) fn rejoin(&mut self, ring: &mut First, member: Member) {
+        self.links.push(ring, member);
+    }
+
     /// Moves `member` from one ring to the end of another, with its credit.
     pub(crate) fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
         self.links.remove(from, member);

@@ -2,11 +2,12 @@
 //!
 //! - Hosts take turns by deficit round robin, so that a host has its share whatever its number of flows. The share is
 //!   `rate / n` with `n` backlogged hosts.
-//! - The flows of a host take turns as in RFC 8290, 4.2: new flows first, a quantum each.
-//! - A line of ACKs without data always counts as new: its host bounds it, not its quantum.
-//! - A packet of a new flow departs before the turns of all hosts. Its host pays for it. A host may be overdrawn by
-//!   [`OVERDRAFT`] quanta; beyond that, its new flows wait for its turn.
-//! - While bulk flows of a host wait, its new flows are at most a quantum ahead of them: they have half of the share.
+//! - In a host, lines of ACKs come first, then new flows, then bulk flows. New flows turn into bulk flows as in RFC 8290,
+//!   4.2: by using up a quantum, or by becoming empty while bulk flows wait.
+//! - ACKs and new flows depart before the turns of all hosts. Their host pays for them. A host may be overdrawn by
+//!   [`OVERDRAFT`] quanta; beyond that, it waits for its turn.
+//! - ACKs are at most a quantum ahead of the other flows of their host, and new flows of its bulk flows. So each has at
+//!   most half of what they share.
 //! - Redundant ACKs are dropped as their line is served: see `thinning`.
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_cake.c`, for fairness between hosts and for the dropping of ACKs.
@@ -113,7 +114,7 @@ pub(super) struct Hosts {
     /// Hosts that have sent, or have packets: each until its turn finds it with credit and without a packet.
     host_turns: Turns,
     due: First,
-    /// Hosts whose new flows may depart before the turns of all hosts.
+    /// Hosts whose ACKs and new flows may depart before the turns of all hosts.
     eager_links: Links,
     eager: First,
 }
@@ -149,10 +150,6 @@ impl Lines {
         Some(packet)
     }
 
-    /// Returns `true` if the oldest packet of `member` only acknowledges.
-    fn begins_with_ack(&self, pool: &PacketPool, member: Member) -> bool {
-        self.all.peek_flow(pool, member).is_some_and(only_acknowledges)
-    }
 }
 
 /// The packets of one flow.
@@ -211,12 +208,13 @@ impl Hosts {
         }
         let host = self.lines.flows[member.index()].host;
         make_room(&mut self.lines.hosts, index(host), HostState::default());
+        let place = if is_ack { Place::Acks } else { Place::New };
         let (flow, state) =
             (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
-        if self.flow_turns.join(&mut state.new, member, self.quantum) {
-            (flow.place, flow.only_acks) = (Place::New, is_ack);
-        } else if is_ack && before == Bytes::ZERO && flow.place == Place::Bulk {
-            self.relocate(member, Place::New);
+        if self.flow_turns.join(state.ring(place), member, self.quantum) {
+            flow.place = Some(place);
+        } else if is_ack && before == Bytes::ZERO {
+            self.relocate(member, Place::Acks);
         }
         self.lines.changed(member, before);
         self.host_turns.join(&mut self.due, Member(host.0), self.quantum);
@@ -226,34 +224,27 @@ impl Hosts {
     /// Takes a flow out of its ring.
     fn remove(&mut self, member: Member) {
         let flow = &mut self.lines.flows[member.index()];
-        let host = flow.host;
-        let place = std::mem::take(&mut flow.place);
-        let Some(state) = self.lines.hosts.get_mut(index(host)) else { return };
-        match place {
-            Place::Nowhere => {}
-            Place::New => self.flow_turns.leave(&mut state.new, member),
-            Place::Bulk => self.flow_turns.leave(&mut state.bulk, member),
+        if let Some(place) = flow.place.take() {
+            let ring = self.lines.hosts[index(flow.host)].ring(place);
+            self.flow_turns.leave(ring, member);
         }
     }
 
-    /// Moves a new flow to the bulk flows of its host, or back.
+    /// Moves a flow to the end of another ring of its host.
     fn relocate(&mut self, member: Member, to: Place) {
         let flow = &mut self.lines.flows[member.index()];
-        let HostState { new, bulk, .. } = &mut self.lines.hosts[index(flow.host)];
-        match to {
-            Place::Bulk => self.flow_turns.relocate(new, bulk, member),
-            Place::New => self.flow_turns.relocate(bulk, new, member),
-            Place::Nowhere => return,
+        let state = &mut self.lines.hosts[index(flow.host)];
+        if let Some(from) = flow.place.replace(to) {
+            self.flow_turns.leave(state.ring(from), member);
         }
-        (flow.place, flow.only_acks) = (to, to == Place::New);
+        self.flow_turns.rejoin(state.ring(to), member);
     }
 
     /// Sees to it that `host` is among the eager hosts, or is not.
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
         let member = Member(host.0);
-        let eager = state.new.member().is_some()
-            && !state.has_to_wait(self.quantum)
+        let eager = state.first(self.quantum).is_some_and(|place| place != Place::Bulk)
             && self.host_turns.credit(member) > -OVERDRAFT * self.quantum;
         if eager {
             self.eager_links.push(&mut self.eager, member);
@@ -278,32 +269,38 @@ impl Hosts {
         packet
     }
 
+    /// The next packet of the lines of ACKs of `host`.
+    fn of_acks(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
+        while let Some(member) = self.lines.hosts[index(host)].ring(Place::Acks).member() {
+            match self.lines.all.peek_flow(cx.pool, member) {
+                None => self.remove(member),
+                Some(head) if !only_acknowledges(head) => self.relocate(member, Place::New),
+                Some(_) => {
+                    let packet = self.take(cx, member, Leaves::Oldest);
+                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(Place::Acks));
+                    if packet.is_some() {
+                        return packet;
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// The next packet of the new flows of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        while let Some(member) = self.lines.hosts[index(host)].new.member() {
-            let acks = self.lines.begins_with_ack(cx.pool, member);
-            if !acks && self.flow_turns.credit(member) <= 0 {
+        while let Some(member) = self.lines.hosts[index(host)].ring(Place::New).member() {
+            if self.flow_turns.credit(member) <= 0 {
                 self.flow_turns.charge(member, -self.quantum);
                 self.relocate(member, Place::Bulk);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                let cost = i64::from(cx.pool[&packet].cost);
-                let (flow, state) =
-                    (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
-                if only_acknowledges(&cx.pool[&packet]) {
-                    self.flow_turns.rotate(&mut state.new);
-                } else {
-                    flow.only_acks = false;
-                    self.flow_turns.charge(member, cost);
-                }
-                state.ahead += cost;
+                self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
-            } else if self.lines.flows[member.index()].only_acks
-                || self.lines.hosts[index(host)].bulk.member().is_none()
-            {
-                self.remove(member);
-            } else {
+            } else if self.lines.hosts[index(host)].ring(Place::Bulk).member().is_some() {
                 // Else a flow could come back as new at once, and starve the others.
                 self.relocate(member, Place::Bulk);
+            } else {
+                self.remove(member);
             }
         }
         None
@@ -313,38 +310,40 @@ impl Hosts {
     fn of_bulk(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         let quantum = self.quantum;
         loop {
-            let state = &mut self.lines.hosts[index(host)];
-            let member = self.flow_turns.next(&mut state.bulk, |_| quantum)?;
-            if self.lines.begins_with_ack(cx.pool, member) {
-                self.relocate(member, Place::New);
-            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                let cost = i64::from(cx.pool[&packet].cost);
-                self.flow_turns.charge(member, cost);
-                let ahead = &mut self.lines.hosts[index(host)].ahead;
-                *ahead = (*ahead - cost).max(0);
+            let ring = self.lines.hosts[index(host)].ring(Place::Bulk);
+            let member = self.flow_turns.next(ring, |_| quantum)?;
+            if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
+                self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
-            } else {
-                self.remove(member);
+            }
+            self.remove(member);
+        }
+    }
+
+    /// The next packet of `host`. A host whose turn has not come sends no packet of bulk flows.
+    fn of_host(&mut self, cx: &mut Cx<'_>, host: Host, its_turn: bool) -> Option<PacketId> {
+        loop {
+            let place = self.lines.hosts[index(host)].first(self.quantum)?;
+            let packet = match place {
+                Place::Acks => self.of_acks(cx, host),
+                Place::New => self.of_new(cx, host),
+                Place::Bulk if its_turn => self.of_bulk(cx, host),
+                Place::Bulk => return None,
+            };
+            if let Some(packet) = packet {
+                let cost = i64::from(cx.pool[&packet].cost);
+                self.lines.hosts[index(host)].sent(place, cost);
+                return Some(packet);
             }
         }
     }
 
-    /// The next packet of `host` in its turn.
-    fn of_host(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        if self.lines.hosts[index(host)].has_to_wait(self.quantum) {
-            let bulk = self.of_bulk(cx, host);
-            return bulk.or_else(|| self.of_new(cx, host));
-        }
-        let new = self.of_new(cx, host);
-        new.or_else(|| self.of_bulk(cx, host)).or_else(|| self.of_new(cx, host))
-    }
-
-    /// The next packet of a new flow whose host need not wait for its turn.
+    /// The next ACK, or packet of a new flow, whose host need not wait for its turn.
     fn of_eager(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         while let Some(member) = self.eager.member() {
             self.eager_links.rotate(&mut self.eager);
             let host = Host(member.0);
-            if let Some(packet) = self.of_new(cx, host) {
+            if let Some(packet) = self.of_host(cx, host, false) {
                 return Some((host, packet));
             }
             self.settle(host);
@@ -365,7 +364,7 @@ impl Hosts {
                 self.host_turns.charge(member, -self.quantum);
                 self.host_turns.rotate(&mut self.due);
                 self.settle(host);
-            } else if let Some(packet) = self.of_host(cx, host) {
+            } else if let Some(packet) = self.of_host(cx, host, true) {
                 return Some((host, packet));
             } else {
                 self.host_turns.leave(&mut self.due, member);

@@ -101,7 +101,7 @@ fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     let mut bench = bench();
     let bulk = [(1, 1), (1, 2), (1, 3)];
     serve(&mut bench, &bulk, 30);
-    let mut count = |bench: &mut Bench<Hosts>| {
+    let count = |bench: &mut Bench<Hosts>| {
         let mut first = 0;
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
