@@ -232,16 +232,17 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     let found = until("the counts to agree", LIMIT, || {
         let now = ways();
         let found = [0, 1].map(|n| now[n].since(&before[n]));
-        let agree = found.iter().all(|it| it.sum() == it.interface);
-        if !agree {
-            eprintln!("{backend}: {found:?}");
-        }
+        // With a native XDP program, veth counts bytes without the Ethernet header.
+        let units = if backend == "af-xdp" { 1 } else { 2 };
+        let agree = found.iter().all(|it| it.sum()[..units] == it.interface[..units]);
         agree.then_some(found)
     });
     let [up, _] = &found;
-    assert!(up.idle[0] >= u64::from(IDLE), "{found:?}");
-    assert!(up.through[0] >= u64::from(THROUGH), "{found:?}");
-    assert!(up.silent[0] >= u64::from(SILENT), "{found:?}");
+    let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).unwrap();
+    for (ours, all) in [(IDLE, up.idle), (THROUGH, up.through), (SILENT, up.silent)] {
+        let ours = u64::from(ours);
+        assert!(all[0] >= ours && all[1] >= ours * len, "{backend}: {found:?}");
+    }
     let status = gateway.status();
     assert_eq!(
         (&status["drops"], &status["up"]["port"]["ring_overflows"]),

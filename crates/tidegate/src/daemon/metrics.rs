@@ -15,7 +15,7 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
+    Aggregate, Class, Control, Count, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -119,22 +119,19 @@ fn link(status: &Status, page: &mut Page) {
 }
 
 fn bypassed(status: &Status, page: &mut Page) {
-    let bypassed =
+    let ports =
         [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];
-    let bypassed = bypassed.into_iter().filter_map(|(port, frames)| Some((port, frames?)));
-    let bypassed = bypassed.flat_map(|(port, it)| {
-        let by_reason = [
-            ("idle", it.idle),
-            ("told", it.told),
-            ("silent", it.silent),
-            ("no-socket", it.no_socket),
-        ];
-        by_reason.map(|(reason, count)| (labels(&[("port", port), ("reason", reason)]), count))
+    let ports = ports.into_iter().filter_map(|(port, frames)| Some((port, frames?)));
+    let counts = ports.flat_map(|(port, it)| {
+        [("idle", it.idle), ("told", it.told), ("silent", it.silent), ("no-socket", it.no_socket)]
+            .map(|(reason, count)| (port, reason, count))
     });
-    let bypassed: Vec<_> = bypassed.collect();
-    let mut metric = |name: &str, help: &str, value: fn(&Count) -> u64| {
-        let samples = bypassed.iter().map(|(labels, it)| (labels.clone(), float(value(it))));
-        page.metric(name, "counter", help, samples);
+    let counts: Vec<_> = counts.collect();
+    let mut metric = |name: &str, help: &str, value: fn(Count) -> u64| {
+        let sample = |&(port, reason, count): &(&String, _, _)| {
+            (labels(&[("port", port), ("reason", reason)]), float(value(count)))
+        };
+        page.metric(name, "counter", help, counts.iter().map(sample));
     };
     let help = "Frames that bypassed the gateway: `idle` while it had nothing to manage, `told` while it \
                 started, ended, or was stopped, `silent` after its heartbeat timed out, `no-socket` after \
