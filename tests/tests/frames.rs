@@ -172,7 +172,8 @@ struct Ways {
 
 impl Ways {
     fn of(status: &Value, direction: &str, interface: [u64; 2]) -> Self {
-        let count = |it: &Value| ["packets", "bytes"].map(|unit| it[unit].as_u64().unwrap());
+        let count =
+            |it: &Value| ["packets", "bytes"].map(|unit| it[unit].as_u64().expect("a count"));
         let bypassed = &status[direction]["bypassed"];
         let [idle, silent, told] =
             ["idle", "silent", "told"].map(|reason| count(&bypassed[reason]));
@@ -238,7 +239,7 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
         agree.then_some(found)
     });
     let [up, _] = &found;
-    let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).unwrap();
+    let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).expect("a length");
     for (ours, all) in [(IDLE, up.idle), (THROUGH, up.through), (SILENT, up.silent)] {
         let ours = u64::from(ours);
         assert!(all[0] >= ours && all[1] >= ours * len, "{backend}: {found:?}");
