@@ -17,8 +17,8 @@ pub(super) fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
         return None;
     }
     let len = usize::from(be16(high, low));
-    let ends = UDP + HEADER + len == left;
-    if !ends && !(len == 0 && left > usize::from(u16::MAX)) {
+    let huge = len == 0 && left > usize::from(u16::MAX);
+    if UDP + HEADER + len != left && !huge {
         return None;
     }
     let at = if flags & OPTIONAL == 0 {
