@@ -68,6 +68,7 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
     note_control(frame, packet, header[7]);
     if upper.authenticated {
+        frame.authenticated = true;
         packet.tcp = None;
     }
     described
