@@ -281,7 +281,8 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
     }
 }
 
-const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))];
+const V4: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))];
 
 /// Kills: an IPv6 packet with an IPv4-mapped address taken for IPv4; a checksum over other addresses.
 #[test]
@@ -339,7 +340,8 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
     }
     for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
         // The last bytes of the destination are a length, the first of the source a next header.
-        let mut inner = [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
+        let mut inner =
+            [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
         inner.resize(80, 0x11);
         assert_eq!(described(&behind(&label, &inner)).0.network, Network::Opaque);
     }
@@ -458,11 +460,11 @@ fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
 #[test]
 fn an_option_of_wrong_length_is_skipped_by_its_length() {
     let wrong: [&[u8]; 6] = [
-        &[2, 3, 5],                       // MSS
-        &[3, 4, 9, 1],                    // window scale
-        &[4, 3, 0],                       // SACK-permitted
-        &[5, 7, 0, 0, 0, 0, 1],           // SACK
-        &[5, 2],                          // SACK without blocks
+        &[2, 3, 5],                          // MSS
+        &[3, 4, 9, 1],                       // window scale
+        &[4, 3, 0],                          // SACK-permitted
+        &[5, 7, 0, 0, 0, 0, 1],              // SACK
+        &[5, 2],                             // SACK without blocks
         &[8, 11, 0, 0, 0, 9, 0, 0, 0, 9, 1], // timestamps
     ];
     let good = [&[3, 3, 7, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2][..], &[29, 4, 1, 1]].concat();

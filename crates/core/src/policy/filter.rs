@@ -59,7 +59,8 @@ impl Filter {
 
     /// True if packets of this [`protocol_number`] are accepted, and have every field that is asked for.
     fn accepts(&self, protocol: u16) -> bool {
-        let has_ports = [Protocol::TCP, Protocol::UDP].map(|it| u16::from(it.0)).contains(&protocol);
+        let has_ports =
+            [Protocol::TCP, Protocol::UDP].map(|it| u16::from(it.0)).contains(&protocol);
         let accepted = match u8::try_from(protocol) {
             Ok(protocol) => within(&self.protocol, protocol),
             Err(_) => self.protocol.is_empty() && !self.asks_for_ip(),

@@ -92,7 +92,9 @@ fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     let mut sound = Some(());
     for option in option::each(options) {
         let (kind, body) = option?;
-        sound = sound.and(tcp_option(kind, body, syn, segment));
+        if tcp_option(kind, body, syn, segment).is_none() {
+            sound = None;
+        }
     }
     sound
 }
