@@ -22,18 +22,18 @@ use crate::ethertype;
 /// identifies the sending station.
 ///
 /// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to the
-/// oddity, or as [`Network::Opaque`], and is forwarded nevertheless.
+/// oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses cannot be read.
 ///
 /// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are zero
 /// for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
 ///
-/// Behind an IPv6 authentication header, `tcp` is `None`: rewriting TCP would break the integrity
+/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity
 /// check (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
-    let mut frame = Cursor { head, at: 0, end, ethertype: 0, ppp: 0 };
+    let mut frame = Cursor::new(head, end);
     let described = match link::skip(&mut frame, packet) {
         Ok(Network::Ipv4) => ip::describe_v4(&mut frame, packet),
         Ok(Network::Ipv6) => ip::describe_v6(&mut frame, packet),
@@ -46,7 +46,14 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
             is_control(packet, control::source(head, None));
         }
     }
-    described.err()
+    described.err().or(frame.odd)
+}
+
+/// Offset of the PPPoE header in `frame`, if it has one.
+pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
+    let mut frame = Cursor::new(frame, frame.len());
+    link::skip(&mut frame, &mut Packet::default()).ok()?;
+    Some(frame.session).filter(|at| *at > 0)
 }
 
 /// Marks `packet` as control traffic from `source`.
@@ -73,9 +80,19 @@ struct Cursor<'a> {
     ethertype: u16,
     /// Protocol field of PPP; zero without PPP.
     ppp: u16,
+    /// Offset of the PPPoE header; zero without one.
+    session: usize,
+    /// An oddity of the link layer behind which the IP header can still be read.
+    odd: Option<Oddity>,
 }
 
 impl<'a> Cursor<'a> {
+    /// The beginning of the frame that begins with `head` and ends at `end`.
+    #[inline]
+    const fn new(head: &'a [u8], end: usize) -> Self {
+        Self { head, at: 0, end, ethertype: 0, ppp: 0, session: 0, odd: None }
+    }
+
     /// The next `N` bytes, without advancing.
     #[inline]
     fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
@@ -110,7 +127,7 @@ impl<'a> Cursor<'a> {
     /// The current offset, in the type of the descriptor's fields.
     #[inline]
     fn offset(&self) -> u16 {
-        // At most 8 link headers of 4 to 14 bytes and 8 extension headers of 8 to 2,048 bytes.
+        // Only extension headers of more than 60,000 bytes reach the end of the range.
         u16::try_from(self.at).unwrap_or(0)
     }
 }
