@@ -23,12 +23,12 @@ use crate::ethertype;
 /// identifies the sending station.
 ///
 /// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to the
-/// oddity, or as [`Network::Opaque`], and is forwarded nevertheless.
+/// oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses cannot be read.
 ///
 /// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are zero
 /// for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
 ///
-/// Behind an IPv6 authentication header, `tcp` is `None`: rewriting TCP would break the integrity
+/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity
 /// check (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     read(head, len, packet, None)
@@ -54,7 +54,7 @@ fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
-    let mut frame = Cursor { head, at: 0, end, ethertype: 0, ppp: 0, authenticated: false };
+    let mut frame = Cursor::new(head, end);
     let mut described = match link::skip(&mut frame, packet) {
         Ok(Network::Ipv4) => ip::describe_v4(&mut frame, packet),
         Ok(Network::Ipv6) => ip::describe_v6(&mut frame, packet),
@@ -73,7 +73,14 @@ fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -
     {
         described = inside::look(&mut frame, packet, outer);
     }
-    described.err()
+    described.err().or(frame.odd)
+}
+
+/// Offset of the PPPoE header in `frame`, if it has one.
+pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
+    let mut frame = Cursor::new(frame, frame.len());
+    link::skip(&mut frame, &mut Packet::default()).ok()?;
+    Some(frame.session).filter(|at| *at > 0)
 }
 
 /// Marks `packet` as control traffic from `source`.
@@ -102,9 +109,20 @@ struct Cursor<'a> {
     ppp: u16,
     /// The frame has an authentication header so far.
     authenticated: bool,
+    /// Offset of the PPPoE header; zero without one.
+    session: usize,
+    /// An oddity of the link layer behind which the IP header can still be read.
+    odd: Option<Oddity>,
 }
 
 impl<'a> Cursor<'a> {
+    /// The beginning of the frame that begins with `head` and ends at `end`.
+    #[inline]
+    const fn new(head: &'a [u8], end: usize) -> Self {
+        let (ethertype, ppp) = (0, 0);
+        Self { head, at: 0, end, ethertype, ppp, authenticated: false, session: 0, odd: None }
+    }
+
     /// The next `N` bytes, without advancing.
     #[inline]
     fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
@@ -139,7 +157,7 @@ impl<'a> Cursor<'a> {
     /// The current offset, in the type of the descriptor's fields.
     #[inline]
     fn offset(&self) -> u16 {
-        // At most 8 link headers of 4 to 14 bytes and 8 extension headers of 8 to 2,048 bytes.
+        // Only extension headers of more than 60,000 bytes reach the end of the range.
         u16::try_from(self.at).unwrap_or(0)
     }
 }

@@ -31,6 +31,22 @@ pub(crate) const fn is_mpls(ethertype: u16) -> bool {
     matches!(ethertype, MPLS | MPLS_UPSTREAM)
 }
 
+/// True for the ethertypes named here.
+pub(crate) const fn is_known(ethertype: u16) -> bool {
+    matches!(
+        ethertype,
+        IPV4 | ARP
+            | IPV6
+            | MPLS
+            | MPLS_UPSTREAM
+            | LLDP
+            | SLOW_PROTOCOLS
+            | EAPOL
+            | PPPOE_DISCOVERY
+            | PPPOE_SESSION
+    ) || is_vlan(ethertype)
+}
+
 /// Whether a VLAN tag follows.
 pub(crate) const fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
