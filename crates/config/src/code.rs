@@ -178,7 +178,7 @@ catalogue! {
     BadChange = "TG0070", "a change of a link that cannot be",
         "name a way of a link that the file has, and its new delay, its new rate, or both";
 
-    // What works, but not as its author seems to want.
+    // Warnings of settings that the gateway cannot fulfil.
     BurstBelowMean = "TG0071", "a burst too small for the mean rate",
         "raise the burst to what the message gives: the gateway sends up to 100 us late, and tokens beyond the burst are lost";
 

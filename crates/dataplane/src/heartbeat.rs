@@ -20,7 +20,7 @@ pub trait Heartbeat {
     /// Whether frames were told to go straight across; then what ports receive are copies.
     fn passing(&self) -> bool;
 
-    /// Frames that went straight across so far, of each port.
+    /// Frames of each port that bypassed the gateway so far.
     fn passed(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -50,7 +50,7 @@ impl Heartbeat for () {
     }
 }
 
-/// One that may not be there.
+/// An optional heartbeat; without it, nobody listens.
 impl<H: Heartbeat> Heartbeat for Option<H> {
     fn timeout(&self) -> Option<Duration> {
         self.as_ref().and_then(H::timeout)

@@ -24,7 +24,7 @@ struct Watched {
     trouble: Option<Trouble>,
 }
 
-/// What is wrong with a port. In all but the first three cases, frames cross.
+/// The fault of a port. In all but the first three cases, frames cross.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
     Gone,
@@ -34,7 +34,7 @@ enum Trouble {
     Down(String),
     /// Its MTU has changed, to this.
     Mtu(u32),
-    /// It has this name now.
+    /// The port has this name now.
     Renamed(String),
 }
 
