@@ -1,20 +1,21 @@
 //! Parses a frame into a packet descriptor: protocols, flow key, and offsets of the headers.
 
 mod control;
+mod inside;
 mod ip;
 mod link;
 mod oddity;
 mod transport;
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
 
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
 use crate::ethertype;
 
-/// Describes the frame of `len` bytes that begins with `head`.
+/// Describes the frame of `len` bytes that begins with `head`, by its outermost IP header.
 ///
 /// `head` is the whole frame or its first contiguous part, which should contain all headers. The
 /// function overwrites every field of `packet`. `cost` becomes `len`, and `segments` becomes one.
@@ -30,11 +31,31 @@ use crate::ethertype;
 /// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity
 /// check (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
+    read(head, len, packet, None)
+}
+
+/// Describes the frame of `len` bytes that begins with `head`, by the innermost header that can be read.
+///
+/// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
+/// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
+/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function adds the
+/// headers of tunnels to `outer`, which is empty before.
+pub fn describe_innermost(
+    head: &[u8],
+    len: u32,
+    packet: &mut Packet,
+    outer: &mut Outer,
+) -> Option<Oddity> {
+    read(head, len, packet, Some(outer))
+}
+
+#[inline]
+fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
     let mut frame = Cursor::new(head, end);
-    let described = match link::skip(&mut frame, packet) {
+    let mut described = match link::skip(&mut frame, packet) {
         Ok(Network::Ipv4) => ip::describe_v4(&mut frame, packet),
         Ok(Network::Ipv6) => ip::describe_v6(&mut frame, packet),
         Ok(Network::Opaque) => Ok(()),
@@ -45,6 +66,12 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
         if control::is_of_link(&frame) {
             is_control(packet, control::source(head, None));
         }
+    }
+    if let Some(outer) = outer
+        && described.is_ok()
+        && inside::may_be(&frame, packet)
+    {
+        described = inside::look(&mut frame, packet, outer);
     }
     described.err().or(frame.odd)
 }
@@ -80,6 +107,8 @@ struct Cursor<'a> {
     ethertype: u16,
     /// Protocol field of PPP; zero without PPP.
     ppp: u16,
+    /// The frame has an authentication header so far.
+    authenticated: bool,
     /// Offset of the PPPoE header; zero without one.
     session: usize,
     /// An oddity of the link layer behind which the IP header can still be read.
@@ -90,7 +119,8 @@ impl<'a> Cursor<'a> {
     /// The beginning of the frame that begins with `head` and ends at `end`.
     #[inline]
     const fn new(head: &'a [u8], end: usize) -> Self {
-        Self { head, at: 0, end, ethertype: 0, ppp: 0, session: 0, odd: None }
+        let (ethertype, ppp) = (0, 0);
+        Self { head, at: 0, end, ethertype, ppp, authenticated: false, session: 0, odd: None }
     }
 
     /// The next `N` bytes, without advancing.

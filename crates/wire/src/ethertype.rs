@@ -26,6 +26,11 @@ pub(crate) const PPPOE_SESSION: u16 = 0x8864;
 /// Below this, the field is the length of an IEEE 802.3 frame.
 pub(crate) const SMALLEST: u16 = 0x0600;
 
+/// Whether a label stack follows.
+pub(crate) const fn is_mpls(ethertype: u16) -> bool {
+    matches!(ethertype, MPLS | MPLS_UPSTREAM)
+}
+
 /// True for the ethertypes named here.
 pub(crate) const fn is_known(ethertype: u16) -> bool {
     matches!(

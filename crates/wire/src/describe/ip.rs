@@ -53,6 +53,7 @@ fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddi
         packet.key.protocol = Protocol(next);
     }
     let described = transport::describe(frame, packet);
+    frame.authenticated = true;
     packet.tcp = None;
     described
 }
@@ -93,6 +94,7 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
     note_control(frame, packet, header[7]);
     if upper.authenticated {
+        frame.authenticated = true;
         packet.tcp = None;
     }
     described
