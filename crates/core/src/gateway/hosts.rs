@@ -159,7 +159,7 @@ impl LanHosts {
 
 impl Gateway {
     /// Notes the host of `flow`, whose packet `id` is its first in `direction` or the first after a change of policies,
-    /// and whether its ACKs are under control. `handle` says where the flow belongs in that direction.
+    /// and whether its ACKs stay whole: under ACK control, or in a tunnel that numbers its packets. `handle` says where the flow belongs in that direction.
     pub(super) fn note_host(
         &mut self,
         direction: Direction,
@@ -172,9 +172,10 @@ impl Gateway {
         let (address, vlan) = (end.number(), packet.vlan);
         let opaque = packet.network == Network::Opaque;
         let station = self.pool.station(id);
-        let controlled = self.aggregates.now(handle).is_some_and(|it| Aggregate::has_signal(it));
+        let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_signal);
+        let numbered = self.pool.outer(id).is_some_and(|outer| !outer.may_edit());
         let hosts = self.pool.hosts_mut();
-        hosts.keep_acks(flow, direction, controlled);
+        hosts.keep_acks(flow, direction, controlled || numbered);
         if opaque {
             return;
         }
