@@ -33,8 +33,8 @@ pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
-pub(crate) use turns::Turns;
 pub use tunnel::TunnelKind;
+pub(crate) use turns::Turns;
 
 use std::num::NonZeroU16;
 

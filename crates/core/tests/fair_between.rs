@@ -17,7 +17,12 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
     let table = toml::from_str::<toml::Table>(&format!("it = {allocation:?}")).unwrap();
     let allocation = table["it"].clone().try_into().unwrap();
-    let conditioning = Conditioning { profile, allocation, weights: Vec::new(), fair_between: fair_between.into() };
+    let conditioning = Conditioning {
+        profile,
+        allocation,
+        weights: Vec::new(),
+        fair_between: fair_between.into(),
+    };
     let queue = QdiscSpec::PerFlow(Default::default());
     let policy = Policy {
         name: "all".to_owned(),
@@ -101,7 +106,8 @@ fn addresses_with_the_same_prefix_are_one_host() {
         Packet { key, network: Network::Ipv6, ..Packet::default() }
     };
     let between = |ipv6| FairBetween { by: Sharers::DestinationHost, ipv6 };
-    let same = |ipv6, one: Packet, other: Packet| between(ipv6).key(&one) == between(ipv6).key(&other);
+    let same =
+        |ipv6, one: Packet, other: Packet| between(ipv6).key(&one) == between(ipv6).key(&other);
     let [one, beside, other] = [packet(1, 1), packet(1, 2), packet(2, 1)];
     assert!(same(56, one, beside) && same(56, one, other));
     assert!(same(64, one, beside) && !same(64, one, other));

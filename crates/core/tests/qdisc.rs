@@ -179,7 +179,10 @@ impl Run {
 /// senders have the members.
 fn packet(member: u32, len: u32, number: u32) -> Packet {
     let vlan = u16::try_from(number).unwrap();
-    let key = FlowKey { src: Endpoint::v4([10, 0, 0, u8::try_from(member % 3).unwrap()], 1), ..FlowKey::default() };
+    let key = FlowKey {
+        src: Endpoint::v4([10, 0, 0, u8::try_from(member % 3).unwrap()], 1),
+        ..FlowKey::default()
+    };
     let ack = TcpSegment { ack: number, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
     let tcp = (len == 60).then_some(ack);
     Packet { member: Member(member), len, cost: len, vlan, key, tcp, ..Packet::default() }

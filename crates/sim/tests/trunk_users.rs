@@ -12,8 +12,8 @@ use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
-    Action, Class, ClassSet, Conditioning, FairBetween, Filter, FlowWeight, Mode, Policy, Sharers,
-    PolicySet, Profile, Range,
+    Action, Class, ClassSet, Conditioning, FairBetween, Filter, FlowWeight, Mode, Policy,
+    PolicySet, Profile, Range, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, tcp, trunk};

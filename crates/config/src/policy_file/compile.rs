@@ -7,8 +7,8 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, Sharers,
-    ProfileError,
+    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
+    Sharers,
 };
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
@@ -321,12 +321,8 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
             let written = (raw.queue.as_ref(), raw.marking.as_ref());
-            let queue = markings::queue(
-                written,
-                policy_is_controlled(raw),
-                markings::Place::Policy,
-                found,
-            );
+            let queue =
+                markings::queue(written, policy_is_controlled(raw), markings::Place::Policy, found);
             markings::has_no_trunk(raw, found);
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);

@@ -155,7 +155,10 @@ fn policy() -> impl Strategy<Value = Table> {
     let of_profile = table(vec![
         maybe("allocation", allocation()),
         maybe("weights", weights()),
-        maybe("fair_between", written(&["\"flow\"", "\"hosts\"", "\"source-host\"", "{ by = \"hosts\", ipv6 = 56 }"])),
+        maybe(
+            "fair_between",
+            written(&["\"flow\"", "\"hosts\"", "\"source-host\"", "{ by = \"hosts\", ipv6 = 56 }"]),
+        ),
     ]);
     let of_shape = table(vec![
         maybe("queue", queue()),

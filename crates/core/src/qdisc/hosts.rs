@@ -29,9 +29,7 @@ use super::law::{Law, Leaves, Line, Standing};
 use super::longest::{Longest, Places};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Backlog, Qdisc, checked, codel, fq_codel};
-use crate::packet::{
-    First, FlowFifo, FlowId, Handover, Host, Links, Member, Turns, make_room,
-};
+use crate::packet::{First, FlowFifo, FlowId, Handover, Host, Links, Member, Turns, make_room};
 use crate::random::{Random, halves, mixed};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -149,7 +147,6 @@ impl Lines {
         self.changed(member, before);
         Some(packet)
     }
-
 }
 
 /// The packets of one flow.
@@ -257,9 +254,8 @@ impl Hosts {
         let law = self.laws.get_mut(member.index())?;
         let may = self.thin_acks && leaves == Leaves::Oldest;
         let head = self.lines.all.peek_flow(cx.pool, member).filter(|_| may);
-        let thins = head.is_some_and(|head| {
-            only_acknowledges(head) && !cx.pool.hosts().keeps_acks(head.flow)
-        });
+        let thins = head
+            .is_some_and(|head| only_acknowledges(head) && !cx.pool.hosts().keeps_acks(head.flow));
         let merging = thins.then(|| Merging::new(cx.now, self.standing.target));
         let mut line = OfFlow { lines: &mut self.lines, member, merging };
         let packet = law.dequeue(&self.standing, cx, &mut line, leaves);

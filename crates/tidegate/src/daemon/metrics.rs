@@ -70,7 +70,8 @@ fn gateway(status: &Status, page: &mut Page) {
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let thinned = (labels(&[("reason", "redundant-ack")]), float(status.redundant_acks));
-    let help = "ACKs dropped because the next one of their flow says all of it and more: no losses.";
+    let help =
+        "ACKs dropped because the next one of their flow says all of it and more: no losses.";
     page.metric("tidegate_thinned_packets_total", "counter", help, [thinned]);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     let help = "Packets marked congestion experienced (ECN).";

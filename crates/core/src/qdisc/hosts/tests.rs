@@ -138,7 +138,11 @@ fn ack(number: u32) -> TcpSegment {
 }
 
 /// Numbers of the ACKs of one flow that depart when those with `numbers` wait, each for `millis`.
-fn departs(bench: &mut Bench<Hosts>, numbers: impl IntoIterator<Item = u32>, millis: u64) -> Vec<u32> {
+fn departs(
+    bench: &mut Bench<Hosts>,
+    numbers: impl IntoIterator<Item = u32>,
+    millis: u64,
+) -> Vec<u32> {
     for number in numbers {
         bench.kind.tcp = Some(ack(number));
         bench.enqueue_of(1, 1, 60);
