@@ -1,8 +1,8 @@
 //! The hosts of the LAN, for queues that share between hosts.
 //!
-//! An address of the LAN is a host. The addresses of one station, a link-layer source address in one VLAN, are one host,
-//! unless more than [`MOST_ADDRESSES`] are seen behind it: then it is a router, and stays one as long as it is seen. An
-//! address is seen as long as it has a flow in the flow table.
+//! An address of the LAN is a host. A station is a link-layer source address in one VLAN. The addresses of a station are
+//! one host, up to [`MOST_ADDRESSES`]. A station with more addresses is a router, until its last address expires. An
+//! address expires with its last flow in the flow table.
 //!
 //! A station is read from the first packet of a flow in the direction up, so that later packets cost nothing.
 
@@ -39,7 +39,7 @@ struct Address {
     key: Key,
     flows: u32,
     station: Option<Station>,
-    /// Its own host, unless it shares that of its station.
+    /// The host of this address alone. `None` if the address shares the host of its station.
     own: Option<Host>,
 }
 
@@ -188,8 +188,9 @@ impl Gateway {
     }
 }
 
-/// Addresses behind one station that are one host: one of IPv4, and the addresses of IPv6 that a host has at once (RFC
-/// 7934, section 9: at least 10, with temporary and stable ones of several prefixes). A station with more is a router.
+/// Most addresses of one host: an IPv4 address, and temporary and stable IPv6 addresses of several prefixes.
+///
+/// Source: RFC 7934, section 9: at least 10 IPv6 addresses.
 const MOST_ADDRESSES: usize = 16;
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ impl PacketPool {
         }
     }
 
-    /// The hosts of flows, as far as the machine of this pool knows them.
+    /// Hosts by flow. A flow without a known host has [`Host::UNKNOWN`](super::Host::UNKNOWN).
     #[must_use]
     pub const fn hosts(&self) -> &FlowHosts {
         &self.hosts

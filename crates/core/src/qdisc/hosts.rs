@@ -5,9 +5,9 @@
 //! - In a host, lines of ACKs come first, then new flows, then bulk flows. New flows turn into bulk flows as in RFC 8290,
 //!   4.2: by using up a quantum, or by becoming empty while bulk flows wait.
 //! - ACKs and new flows depart before the turns of all hosts. Their host pays for them. A host may be overdrawn by
-//!   [`OVERDRAFT`] quanta; beyond that, it waits for its turn.
-//! - ACKs are at most a quantum ahead of the other flows of their host, and new flows of its bulk flows. So each has at
-//!   most half of what they share.
+//!   [`OVERDRAFT`] quanta. Beyond that, it waits for its turn.
+//! - ACKs are at most a quantum ahead of the other flows of their host. New flows are at most a quantum ahead of its bulk
+//!   flows. Each ring has at most half of the bytes that it shares with the rings behind it.
 //! - Redundant ACKs are dropped as their line is served: see `thinning`.
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_cake.c`, for fairness between hosts and for the dropping of ACKs.

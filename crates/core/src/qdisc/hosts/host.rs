@@ -84,7 +84,7 @@ impl HostState {
 /// A flow, by member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// Its host, as long as it has packets.
+    /// The host that its packets are charged to.
     pub(super) host: Host,
     /// The ring it is in.
     pub(super) place: Option<Place>,
