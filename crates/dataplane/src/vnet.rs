@@ -56,6 +56,12 @@ impl VnetHeader {
         self.gso_type & !GSO_ECN == GSO_UDP
     }
 
+    /// Whether it is a super-packet that has to be cut into frames before it is on a wire.
+    #[must_use]
+    pub(crate) const fn is_to_be_split(&self) -> bool {
+        self.gso_type != GSO_NONE && !self.is_fragmented()
+    }
+
     /// The header after `bytes` more were put in front of the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {

@@ -1,0 +1,392 @@
+//! The headers of a frame from the outside in: what changes when a frame is split, or its checksums are finished.
+//!
+//! This is for the few frames for which [`describe`](crate::describe) does not say enough. Layers that hold neither a
+//! length nor a checksum (Ethernet, VLAN tags, MPLS labels, the header of VXLAN) are not listed.
+//!
+//! Source: the standards named in [`tunnel`](crate::tunnel) and `describe`.
+//!
+//! Differs: a kernel that leaves work to an interface says where the innermost transport header is. A UDP payload that
+//! ends there with an IP header counts as a tunnel of any kind, if that header holds.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Network, Protocol, TunnelKind};
+
+use crate::describe::{Cursor, in_ipv6, link};
+use crate::tunnel::{self, Inside};
+use crate::{checksum, ethertype};
+
+/// A header that has a length, a number or a checksum.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Layer {
+    pub(crate) kind: Kind,
+    /// Where it begins.
+    pub(crate) at: usize,
+    /// Where what it carries ends.
+    pub(crate) end: usize,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// PPPoE, with the length of its payload.
+    Pppoe,
+    Ipv4,
+    Ipv6,
+    Tcp,
+    /// With a tunnel behind it, or with user data.
+    Udp,
+    Sctp,
+    /// A GRE header with a checksum.
+    GreChecksum,
+    /// GTP-U, with the length of its payload.
+    GtpU,
+    /// L2TP version 2 with a length.
+    L2tp,
+}
+
+/// The layers of a frame or an IP packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layers {
+    list: [Layer; MOST],
+    len: usize,
+    /// Tunnels among them.
+    pub(crate) tunnels: usize,
+    /// There is another tunnel inside the last that was read.
+    pub(crate) deeper: bool,
+    /// A tunnel numbers its packets.
+    pub(crate) numbered: bool,
+    /// The innermost header is a transport header that was read.
+    pub(crate) complete: bool,
+}
+
+impl Layers {
+    /// The layers of an Ethernet frame. `transport` is where the innermost transport header is, if that is known.
+    pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
+        let mut layers = Self::none();
+        let mut cursor = Cursor::new(frame);
+        let network = link::skip(&mut cursor, &mut Packet::default());
+        let (at, end) = (cursor.at, cursor.end);
+        if cursor.ethertype == ethertype::PPPOE_SESSION
+            && let Some(header) = pppoe_before(frame, at)
+        {
+            layers.push(Kind::Pppoe, header, end);
+        }
+        if let Ok(network @ (Network::Ipv4 | Network::Ipv6)) = network {
+            layers.walk(frame, Ip { network, at, end }, transport);
+        }
+        layers
+    }
+
+    /// The layers of `packet`, which begins with an IP header.
+    pub(crate) fn of_packet(packet: &[u8], transport: Option<usize>) -> Self {
+        let mut layers = Self::none();
+        let network = match packet.first().map(|first| first >> 4) {
+            Some(4) => Network::Ipv4,
+            Some(6) => Network::Ipv6,
+            _ => return layers,
+        };
+        layers.walk(packet, Ip { network, at: 0, end: packet.len() }, transport);
+        layers
+    }
+
+    /// From the outside in.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Layer> + ExactSizeIterator {
+        self.list.iter().take(self.len)
+    }
+
+    /// The innermost one.
+    pub(crate) fn last(&self) -> Option<&Layer> {
+        self.iter().next_back()
+    }
+
+    /// Each transport header from the inside out, with the IP header before it.
+    pub(crate) fn transports(&self) -> impl Iterator<Item = (&Layer, &Layer)> {
+        let pairs = self.list.windows(2).take(self.len.saturating_sub(1)).rev();
+        pairs.filter_map(|pair| match pair {
+            [ip, transport] if ip.is_ip() && transport.is_transport() => Some((ip, transport)),
+            _ => None,
+        })
+    }
+
+    const fn none() -> Self {
+        let list = [Layer { kind: Kind::Ipv4, at: 0, end: 0 }; MOST];
+        Self { list, len: 0, tunnels: 0, deeper: false, numbered: false, complete: false }
+    }
+
+    fn push(&mut self, kind: Kind, at: usize, end: usize) {
+        if let Some(place) = self.list.get_mut(self.len) {
+            *place = Layer { kind, at, end };
+            self.len += 1;
+        }
+    }
+
+    fn walk(&mut self, bytes: &[u8], outermost: Ip, transport: Option<usize>) {
+        let mut ip = outermost;
+        loop {
+            let Some(upper) = ip.upper(bytes) else { return };
+            let kind = if ip.network == Network::Ipv4 { Kind::Ipv4 } else { Kind::Ipv6 };
+            self.push(kind, ip.at, upper.end);
+            if upper.fragment {
+                return;
+            }
+            match self.inside(bytes, &upper, transport) {
+                Some(inner) => ip = inner,
+                None => return,
+            }
+        }
+    }
+
+    /// Notes what is behind an IP header; gives the IP header of a tunnel in it.
+    fn inside(&mut self, bytes: &[u8], upper: &Upper, transport: Option<usize>) -> Option<Ip> {
+        let Upper { protocol, at, end, .. } = *upper;
+        let payload = bytes.get(at..end)?;
+        let ends_here = transport == Some(at);
+        let inside = if ends_here { None } else { tunnel::inside(protocol, payload, end - at) };
+        let inner = match inside {
+            Some(inside) => Some(Ip { network: inside.network, at: at + inside.offset, end }),
+            None if ends_here || protocol != Protocol::UDP => None,
+            None => transport.and_then(|transport| Ip::before(bytes, at + UDP, transport, end)),
+        };
+        let kind = match protocol {
+            Protocol::TCP => Some(Kind::Tcp),
+            Protocol::UDP => Some(Kind::Udp),
+            SCTP => Some(Kind::Sctp),
+            _ => None,
+        };
+        let end = if kind == Some(Kind::Udp) { udp_end(payload, at, end)? } else { end };
+        self.deeper = inner.is_some() && self.tunnels == MOST_TUNNELS;
+        let inner = inner.filter(|_| !self.deeper);
+        if let Some(kind) = kind {
+            self.push(kind, at, end);
+            self.complete = inner.is_none() && !self.deeper;
+        }
+        let inner = inner?;
+        self.tunnels += 1;
+        if let Some(inside) = inside {
+            self.numbered |= inside.numbered;
+            self.push_tunnel(bytes, &inside, at, end);
+        }
+        Some(Ip { end, ..inner })
+    }
+
+    /// Notes the header of a tunnel, which begins at `at` behind an IP header, if anything in it may change.
+    fn push_tunnel(&mut self, bytes: &[u8], inside: &Inside, at: usize, end: usize) {
+        let has_length = bytes.get(at + UDP).is_some_and(|flags| flags & L2TP_LENGTH != 0);
+        match inside.kind {
+            TunnelKind::Gre if inside.summed => self.push(Kind::GreChecksum, at, end),
+            TunnelKind::GtpU => self.push(Kind::GtpU, at + UDP, end),
+            TunnelKind::L2tp if inside.over_udp && has_length => {
+                self.push(Kind::L2tp, at + UDP, end);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Layer {
+    pub(crate) const fn is_ip(&self) -> bool {
+        matches!(self.kind, Kind::Ipv4 | Kind::Ipv6)
+    }
+
+    const fn is_transport(&self) -> bool {
+        matches!(self.kind, Kind::Tcp | Kind::Udp | Kind::Sctp)
+    }
+
+    /// The sum over the pseudo header of `len` bytes of TCP or UDP behind this IP header; `None` if the address it
+    /// is for is not known.
+    ///
+    /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5: the destination is the last
+    /// one, also where a routing header or a source route names others before it.
+    pub(crate) fn pseudo_header(&self, bytes: &[u8], transport: Kind, len: usize) -> Option<u16> {
+        let protocol = match transport {
+            Kind::Tcp => Protocol::TCP,
+            Kind::Udp => Protocol::UDP,
+            _ => return None,
+        };
+        let header = bytes.get(self.at..self.end)?;
+        let (source, destination) = match self.kind {
+            Kind::Ipv4 => (header.get(12..16)?, destination_v4(header)?),
+            Kind::Ipv6 => (header.get(8..24)?, destination_v6(header)?),
+            _ => return None,
+        };
+        let len = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
+        let addresses = checksum::sum(checksum::sum(0, source), destination);
+        Some(checksum::sum(checksum::sum(addresses, &len), &[0, protocol.0]))
+    }
+}
+
+/// Where an IP header is, and what it is in ends.
+#[derive(Clone, Copy, Debug)]
+struct Ip {
+    network: Network,
+    at: usize,
+    end: usize,
+}
+
+/// What is behind an IP header.
+struct Upper {
+    protocol: Protocol,
+    at: usize,
+    end: usize,
+    fragment: bool,
+}
+
+impl Ip {
+    /// The IP header that lies in `bytes` right before the transport header at `transport`, but not before `from`:
+    /// of IPv4 if its checksum holds, of IPv6 if its length does.
+    fn before(bytes: &[u8], from: usize, transport: usize, end: usize) -> Option<Self> {
+        let v4 = (5..16_usize).find_map(|words| {
+            let at = transport.checked_sub(words * 4).filter(|at| *at >= from)?;
+            let header = bytes.get(at..transport)?;
+            let version = usize::from(*header.first()?) == 0x40 | words;
+            (version && checksum::sum(0, header) == u16::MAX).then_some(at)
+        });
+        if let Some(at) = v4 {
+            return Some(Self { network: Network::Ipv4, at, end });
+        }
+        let at = transport.checked_sub(V6).filter(|at| *at >= from)?;
+        let header = bytes.get(at..transport)?;
+        let (len, left) = (usize::from(word(header, 4)?), end.checked_sub(transport)?);
+        let holds = len == left || len == 0 && left > usize::from(u16::MAX);
+        (*header.first()? >> 4 == 6 && holds).then_some(Self { network: Network::Ipv6, at, end })
+    }
+
+    fn upper(&self, bytes: &[u8]) -> Option<Upper> {
+        let header = bytes.get(self.at..self.end)?;
+        match self.network {
+            Network::Ipv4 => {
+                let len = usize::from(header.first()? & 0xf) * 4;
+                let total = length(word(header, 2)?, header.len())?;
+                let fragment = word(header, 6)? & V4_FRAGMENT != 0;
+                let protocol = Protocol(*header.get(9)?);
+                let sound = header.first()? >> 4 == 4 && len >= V4 && len <= total;
+                let (at, end) = (self.at + len, self.at + total);
+                sound.then_some(Upper { protocol, at, end, fragment })
+            }
+            Network::Ipv6 => {
+                let total = length(word(header, 4)?, header.len().checked_sub(V6)?)?;
+                let (at, end) = (self.at + V6, self.at + V6 + total);
+                let upper = in_ipv6(bytes.get(..end)?, at, *header.get(6)?)?;
+                let sound = header.first()? >> 4 == 6;
+                sound.then_some(Upper {
+                    protocol: Protocol(upper.protocol),
+                    at: upper.at,
+                    end,
+                    fragment: upper.fragment,
+                })
+            }
+            Network::Opaque => None,
+        }
+    }
+}
+
+/// Where a UDP datagram ends that begins at `at`, whose IP packet ends at `end`.
+fn udp_end(datagram: &[u8], at: usize, end: usize) -> Option<usize> {
+    let len = length(word(datagram, 4)?, end - at)?;
+    (len >= UDP).then_some(at + len)
+}
+
+/// The length that a header's `field` says if that much is `left`; a super-packet may be too long for the field.
+fn length(field: u16, left: usize) -> Option<usize> {
+    let len = usize::from(field);
+    if len == 0 && left > usize::from(u16::MAX) {
+        return Some(left);
+    }
+    (len <= left).then_some(len)
+}
+
+/// Where the PPPoE header is that ends at `at`: its protocol field has one byte or two.
+fn pppoe_before(frame: &[u8], at: usize) -> Option<usize> {
+    [8, 7].into_iter().filter_map(|len| at.checked_sub(len)).find(|header| {
+        let ethertype = header.checked_sub(2).and_then(|at| word(frame, at));
+        ethertype == Some(ethertype::PPPOE_SESSION)
+    })
+}
+
+/// The last destination of an IPv4 packet: of a loose or strict source route that has not ended, its last address.
+///
+/// Source: RFC 791, section 3.1.
+fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
+    let len = usize::from(packet.first()? & 0xf) * 4;
+    let mut options = packet.get(V4..len)?;
+    while let [kind, rest @ ..] = options {
+        let len = match (kind, rest) {
+            (0, _) | (2.., []) => break,
+            (1, _) => 1,
+            (_, [len, ..]) => usize::from(*len).max(2),
+        };
+        let Some((option, behind)) = options.split_at_checked(len) else { break };
+        if let [LOOSE | STRICT, _, pointer, ..] = option
+            && usize::from(*pointer) <= len
+        {
+            return option.get(3..)?.last_chunk::<4>().map(|it| &it[..]);
+        }
+        options = behind;
+    }
+    packet.get(16..V4)
+}
+
+/// The last destination of an IPv6 packet: of a routing header with segments left, its last address.
+///
+/// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC 8754, section 2
+/// (type 4, whose first address is the last destination).
+fn destination_v6(packet: &[u8]) -> Option<&[u8]> {
+    let (mut next, mut at) = (*packet.get(6)?, V6);
+    loop {
+        let header = packet.get(at..).unwrap_or_default();
+        let Some(&[following, words, kind, left]) = header.first_chunk() else { break };
+        let len = match next {
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => usize::from(words) * 8 + 8,
+            AUTHENTICATION => usize::from(words) * 4 + 8,
+            FRAGMENT => 8,
+            _ => break,
+        };
+        if next == ROUTING && left > 0 {
+            let addresses = header.get(8..len)?;
+            return match kind {
+                0 | 2 => addresses.last_chunk::<16>().map(|it| &it[..]),
+                4 => addresses.get(..16),
+                _ => None,
+            };
+        }
+        (next, at) = (following, at + len);
+    }
+    packet.get(24..V6)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
+}
+
+/// Tunnels in one another that are read, as `describe` does.
+const MOST_TUNNELS: usize = 2;
+
+/// Most layers: PPPoE, three IP headers each with a transport header, and two tunnel headers.
+const MOST: usize = 12;
+
+/// Bytes of the headers without options.
+const V4: usize = 20;
+const V6: usize = 40;
+const UDP: usize = 8;
+
+/// More fragments, or an offset (RFC 791, section 3.1).
+const V4_FRAGMENT: u16 = 0x3fff;
+
+/// The L bit of L2TP version 2 (RFC 2661, section 3.1).
+const L2TP_LENGTH: u8 = 0x40;
+
+/// IP protocol number (IANA).
+const SCTP: Protocol = Protocol(132);
+
+/// IPv6 extension headers (RFC 8200, section 4; RFC 4302).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// IPv4 options with a source route (RFC 791, section 3.1).
+const LOOSE: u8 = 131;
+const STRICT: u8 = 137;
+
+#[cfg(test)]
+mod tests;
