@@ -2,6 +2,7 @@
 
 mod responds;
 mod stops;
+mod timers;
 mod whole;
 
 use std::time::Duration;
