@@ -6,9 +6,12 @@ mod link;
 mod oddity;
 mod transport;
 
+use std::ops::Range;
+
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Protocol};
 
+pub(crate) use ip::behind_extensions;
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
@@ -47,6 +50,13 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
         }
     }
     described.err()
+}
+
+/// What the link-layer headers of `frame` carry: where it begins, and where it ends.
+pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>)> {
+    let mut cursor = Cursor { head: frame, at: 0, end: frame.len(), ethertype: 0, ppp: 0 };
+    let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;
+    Some((network, cursor.at..cursor.end))
 }
 
 /// Marks `packet` as control traffic from `source`.

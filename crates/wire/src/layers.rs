@@ -11,7 +11,7 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
 
-use crate::describe::{Cursor, in_ipv6, link};
+use crate::describe::{behind_extensions, behind_link};
 use crate::tunnel::{self, Inside};
 use crate::{checksum, ethertype};
 
@@ -49,9 +49,9 @@ pub(crate) struct Layers {
     list: [Layer; MOST],
     len: usize,
     /// Tunnels among them.
-    pub(crate) tunnels: usize,
-    /// There is another tunnel inside the last that was read.
-    pub(crate) deeper: bool,
+    tunnels: usize,
+    /// The IP header inside another tunnel, which is not read.
+    deeper: Option<Ip>,
     /// A tunnel numbers its packets.
     pub(crate) numbered: bool,
     /// The innermost header is a transport header that was read.
@@ -62,17 +62,20 @@ impl Layers {
     /// The layers of an Ethernet frame. `transport` is where the innermost transport header is, if that is known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
-        let mut cursor = Cursor::new(frame);
-        let network = link::skip(&mut cursor, &mut Packet::default());
-        let (at, end) = (cursor.at, cursor.end);
-        if cursor.ethertype == ethertype::PPPOE_SESSION
-            && let Some(header) = pppoe_before(frame, at)
-        {
+        let Some((network, span)) = behind_link(frame) else { return layers };
+        let (at, end) = (span.start, span.end);
+        if let Some(header) = pppoe_before(frame, at) {
             layers.push(Kind::Pppoe, header, end);
         }
-        if let Ok(network @ (Network::Ipv4 | Network::Ipv6)) = network {
-            layers.walk(frame, Ip { network, at, end }, transport);
-        }
+        layers.walk(frame, Ip { network, at, end }, transport);
+        layers
+    }
+
+    /// The layers of a frame from the IP header on that `packet` names.
+    pub(crate) fn described(frame: &[u8], packet: &Packet) -> Self {
+        let mut layers = Self::none();
+        let (network, at) = (packet.network, usize::from(packet.network_offset));
+        layers.walk(frame, Ip { network, at, end: frame.len() }, None);
         layers
     }
 
@@ -89,27 +92,28 @@ impl Layers {
     }
 
     /// From the outside in.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Layer> + ExactSizeIterator {
-        self.list.iter().take(self.len)
-    }
-
-    /// The innermost one.
-    pub(crate) fn last(&self) -> Option<&Layer> {
-        self.iter().next_back()
+    pub(crate) fn all(&self) -> &[Layer] {
+        self.list.get(..self.len).unwrap_or_default()
     }
 
     /// Each transport header from the inside out, with the IP header before it.
     pub(crate) fn transports(&self) -> impl Iterator<Item = (&Layer, &Layer)> {
-        let pairs = self.list.windows(2).take(self.len.saturating_sub(1)).rev();
-        pairs.filter_map(|pair| match pair {
+        self.all().windows(2).rev().filter_map(|pair| match pair {
             [ip, transport] if ip.is_ip() && transport.is_transport() => Some((ip, transport)),
             _ => None,
         })
     }
 
+    /// The layers inside the tunnel that is not read any more.
+    pub(crate) fn beneath(&self, bytes: &[u8]) -> Option<Self> {
+        let mut layers = Self::none();
+        layers.walk(bytes, self.deeper?, None);
+        Some(layers)
+    }
+
     const fn none() -> Self {
         let list = [Layer { kind: Kind::Ipv4, at: 0, end: 0 }; MOST];
-        Self { list, len: 0, tunnels: 0, deeper: false, numbered: false, complete: false }
+        Self { list, len: 0, tunnels: 0, deeper: None, numbered: false, complete: false }
     }
 
     fn push(&mut self, kind: Kind, at: usize, end: usize) {
@@ -153,30 +157,33 @@ impl Layers {
             _ => None,
         };
         let end = if kind == Some(Kind::Udp) { udp_end(payload, at, end)? } else { end };
-        self.deeper = inner.is_some() && self.tunnels == MOST_TUNNELS;
-        let inner = inner.filter(|_| !self.deeper);
         if let Some(kind) = kind {
             self.push(kind, at, end);
-            self.complete = inner.is_none() && !self.deeper;
+            self.complete = inner.is_none();
         }
-        let inner = inner?;
+        let inner = Ip { end, ..inner? };
+        if self.tunnels == MOST_TUNNELS {
+            self.deeper = Some(inner);
+            return None;
+        }
         self.tunnels += 1;
         if let Some(inside) = inside {
             self.numbered |= inside.numbered;
             self.push_tunnel(bytes, &inside, at, end);
         }
-        Some(Ip { end, ..inner })
+        Some(inner)
     }
 
     /// Notes the header of a tunnel, which begins at `at` behind an IP header, if anything in it may change.
     fn push_tunnel(&mut self, bytes: &[u8], inside: &Inside, at: usize, end: usize) {
-        let has_length = bytes.get(at + UDP).is_some_and(|flags| flags & L2TP_LENGTH != 0);
+        let flags = bytes.get(at + UDP..).and_then(|it| it.first_chunk());
+        let has_length = flags.is_some_and(|[flags, version]| {
+            flags & L2TP_LENGTH != 0 && version & L2TP_VERSION == 2
+        });
         match inside.kind {
             TunnelKind::Gre if inside.summed => self.push(Kind::GreChecksum, at, end),
             TunnelKind::GtpU => self.push(Kind::GtpU, at + UDP, end),
-            TunnelKind::L2tp if inside.over_udp && has_length => {
-                self.push(Kind::L2tp, at + UDP, end);
-            }
+            TunnelKind::L2tp if has_length => self.push(Kind::L2tp, at + UDP, end),
             _ => {}
         }
     }
@@ -202,7 +209,7 @@ impl Layer {
             Kind::Udp => Protocol::UDP,
             _ => return None,
         };
-        let header = bytes.get(self.at..self.end)?;
+        let header = bytes.get(self.at..)?;
         let (source, destination) = match self.kind {
             Kind::Ipv4 => (header.get(12..16)?, destination_v4(header)?),
             Kind::Ipv6 => (header.get(8..24)?, destination_v6(header)?),
@@ -265,14 +272,10 @@ impl Ip {
             Network::Ipv6 => {
                 let total = length(word(header, 4)?, header.len().checked_sub(V6)?)?;
                 let (at, end) = (self.at + V6, self.at + V6 + total);
-                let upper = in_ipv6(bytes.get(..end)?, at, *header.get(6)?)?;
+                let first = *header.get(6)?;
+                let (protocol, at, fragment) = behind_extensions(bytes.get(..end)?, at, first)?;
                 let sound = header.first()? >> 4 == 6;
-                sound.then_some(Upper {
-                    protocol: Protocol(upper.protocol),
-                    at: upper.at,
-                    end,
-                    fragment: upper.fragment,
-                })
+                sound.then_some(Upper { protocol: Protocol(protocol), at, end, fragment })
             }
             Network::Opaque => None,
         }
@@ -373,6 +376,7 @@ const V4_FRAGMENT: u16 = 0x3fff;
 
 /// The L bit of L2TP version 2 (RFC 2661, section 3.1).
 const L2TP_LENGTH: u8 = 0x40;
+const L2TP_VERSION: u8 = 0x0f;
 
 /// IP protocol number (IANA).
 const SCTP: Protocol = Protocol(132);

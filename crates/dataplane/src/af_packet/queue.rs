@@ -65,6 +65,15 @@ impl Waiting {
         }
     }
 
+    /// A copy of its bytes.
+    #[cfg(test)]
+    pub(super) fn to_vec(&self, memory: &PacketMemory) -> Vec<u8> {
+        match &self.frame {
+            Body::Packet(packet) => memory.bytes(packet, self.len).to_vec(),
+            Body::Piece(bytes, _) => bytes.clone(),
+        }
+    }
+
     pub(super) fn key(&self, pool: &PacketPool) -> FlowKey {
         match &self.frame {
             Body::Packet(packet) => pool[packet].key,

@@ -82,6 +82,14 @@ struct Upper {
     too_deep: bool,
 }
 
+/// The protocol behind the extension headers that begin with `first` at `at`, and where its header is; and whether
+/// the packet is a fragment. `None` if that is not known.
+pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
+    let mut cursor = Cursor { head: packet, at, end: packet.len(), ethertype: 0, ppp: 0 };
+    let upper = pass_extensions(&mut cursor, first).ok()?;
+    (!upper.too_deep).then_some((upper.protocol, cursor.at, upper.fragment))
+}
+
 /// Passes extension headers. Those behind a fragment header are left alone, so that every fragment
 /// of a datagram has the same protocol in its key.
 fn pass_extensions(frame: &mut Cursor<'_>, first: u8) -> Result<Upper, Oddity> {
