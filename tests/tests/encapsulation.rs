@@ -1,4 +1,5 @@
-//! User packets in the datagrams of a trunk, over a path that carries less than the interfaces do.
+//! User packets in the datagrams of a trunk, over a path that carries less than the interfaces do; and tunnels that
+//! cross the gateway with the usual offloads of their hosts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed_beside_others};
+use tidegate_e2e::{
+    Fetch, Process, Server, Testbed, on_each_backend, program, run, until, witnessed_beside_others,
+};
+
+on_each_backend! { witnessed_beside_others:
+    tunnels_of_hosts_with_the_usual_offloads_carry_tcp
+}
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -285,4 +292,58 @@ fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
         }
         assert_eq!(trunk["other_end"]["refused"], serde_json::json!({}), "{trunk}");
     }
+}
+
+/// Tunnels between the hosts: their `ip link add` from the first to the second address. The hosts leave checksums and
+/// segmentation to their interfaces, also of what is inside.
+const TUNNELS: [(&str, &str); 5] = [
+    ("v4", "vxlan id 42 dstport 4789 udpcsum"),
+    ("v4", "vxlan id 42 dstport 8472"),
+    ("v6", "geneve id 42 udp6zerocsumtx udp6zerocsumrx"),
+    ("v4", "gretap csum"),
+    ("v6", "ip6gretap key 7"),
+];
+
+/// Kills: super-packets in tunnels given to the kernel whole (nothing arrives), outer or inner checksums as they were.
+fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
+    let policy = "[[policy]]\nname = \"all\"\nprofile = { mean = \"200 Mbit/s\" }\naction = \"shape\"\n";
+    for host in [&bed.lan, &bed.wan] {
+        host.offload();
+        host.run("ethtool -K eth0 gro on");
+    }
+    let gateway = bed.gateway(backend, policy);
+    if backend == "af-packet" {
+        ["lan", "wan"].map(|port| bed.middle.run(&format!("ethtool -K {port} gro on")));
+    }
+    let server = Server::start(&bed.wan, 7_000, "cubic");
+    for (number, (family, tunnel)) in TUNNELS.iter().enumerate() {
+        let split = split_super_packets(&gateway.status());
+        for (from, to, last) in [(&bed.lan, &bed.wan, 1), (&bed.wan, &bed.lan, 2)] {
+            let [local, remote] =
+                [from, to].map(|it| if *family == "v4" { it.v4 } else { it.v6 });
+            let [kind, options @ ..] = &tunnel.split(' ').collect::<Vec<_>>()[..] else { continue };
+            let options = options.join(" ");
+            let local = if *kind == "geneve" { String::new() } else { format!("local {local}") };
+            from.run(&format!("ip link add tunnel type {kind} {local} remote {remote} {options}"));
+            from.run(&format!("ip address add 10.99.{number}.{last}/24 dev tunnel"));
+            from.run("ip link set tunnel up");
+        }
+        let address = format!("10.99.{number}.2").parse().expect("an address");
+        for direction in [&["--bytes", "3 MB"][..], &["--bytes", "3 MB", "--upload"]] {
+            let outcome = server.fetch(address, &bed.lan, direction).finish(LIMIT);
+            let context = format!("{backend}, {tunnel}: {outcome:?}, {}", gateway.status());
+            assert!(outcome.complete && outcome.intact, "{context}");
+        }
+        let status = gateway.status();
+        let was_split = split_super_packets(&status) > split;
+        assert_eq!(was_split, backend == "af-packet", "{backend}, {tunnel}: {status}");
+        assert_eq!(status["alarms"], serde_json::json!([]), "{backend}, {tunnel}: {status}");
+        assert_eq!(status["drops"]["refused"], Value::Null, "{backend}, {tunnel}: {status}");
+        [&bed.lan, &bed.wan].map(|host| host.run("ip link delete tunnel"));
+    }
+}
+
+/// Super-packets split in software, in both directions.
+fn split_super_packets(status: &Value) -> u64 {
+    ["up", "down"].iter().filter_map(|way| status[way]["port"]["split"].as_u64()).sum()
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
-use tidegate_wire::{VlanTag, split};
+use tidegate_wire::{VlanTag, finish_checksum, split};
 
 use self::queue::{Body, Next, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
@@ -19,6 +19,7 @@ use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
 use crate::port::{Port, PortCounters, Refusal, Refused};
+use crate::vnet::VnetHeader;
 
 /// Frames per system call.
 const BATCH: usize = 32;
@@ -205,10 +206,16 @@ impl<S: Socket> PacketPort<S> {
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         frame::write_back(&self.memory, pool, &packet);
-        if self.memory.frame(&packet).vnet.is_to_be_split() {
+        let Frame { offset, vnet } = self.memory.frame(&packet);
+        if vnet.is_to_be_split() {
             self.send_super(pool, packet);
         } else {
             let len = pool[&packet].len;
+            if let Some((start, field)) = vnet.sctp_span()
+                && finish_checksum(&mut self.memory.bytes_mut(&packet, len), start, field)
+            {
+                self.memory.set_frame(&packet, Frame { offset, vnet: VnetHeader::default() });
+            }
             self.outgoing.push(Waiting::new(Body::Packet(packet), len));
         }
         if self.outgoing.len() >= BATCH {

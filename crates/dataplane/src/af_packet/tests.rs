@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
 use tidegate_core::{Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::build::{Frame as Built, Transport};
-use tidegate_wire::{VlanTag, describe};
+use tidegate_wire::{Completed, VlanTag, complete_checksum, describe};
 
 use super::queue::{ATTEMPTS, Waiting};
 use super::socket::{Arrival, Socket};
@@ -254,6 +254,31 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     assert_eq!((counters.drops.of(Reason::Refused), counters.split), (1, 0));
     assert_eq!(counters.refused.map(|it| it.why), Some(Refusal::Whole));
     assert_eq!(bench.pool.in_use(), 0);
+}
+
+/// Kills: the kernel left to complete it, which puts a sum of 16 bits into the first half of the field.
+#[test]
+fn an_sctp_checksum_left_to_the_interface_is_completed() {
+    let mut bench = Bench::new(16);
+    let mut sctp = Built::ip("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), {
+        Transport::Other(132)
+    });
+    sctp.payload = b"\x13\x88\x01\xbb\0\0\0\0\0\0\0\0chunks..".to_vec();
+    let frame = sctp.bytes();
+    let packet = bench.pool.reserve().unwrap();
+    let vnet = VnetHeader { flags: 1, csum_start: 34, csum_offset: 8, ..VnetHeader::default() };
+    bench.port.memory.set_frame(&packet, Frame { offset: 0, vnet });
+    let len = u32::try_from(frame.len()).unwrap();
+    bench.port.memory.bytes_mut(&packet, len).copy_from_slice(&frame);
+    describe(&frame, len, &mut bench.pool[&packet]);
+    bench.port.send(&mut bench.pool, packet);
+    assert!(bench.port.outgoing.from(0)[0].parts(&bench.port.memory).2 == VnetHeader::default());
+    bench.port.flush(&mut bench.pool);
+    let mut expected = frame.clone();
+    let mut about = Packet::default();
+    describe(&expected, len, &mut about);
+    assert_eq!(complete_checksum(&mut expected, &about), Completed::Some);
+    assert_eq!(bench.port.socket.frames.borrow()[..], [expected]);
 }
 
 fn end(address: &str) -> SocketAddr {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tidegate_core::ByReason;
+use tidegate_core::{ByReason, Reason};
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
@@ -59,6 +59,9 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         ring_overflows: port.ring_overflows,
         receive_errors: port.receive_errors,
         send_errors: port.send_errors,
+        refused: port.drops.of(Reason::Refused),
+        split: port.split,
+        unfinished: port.unfinished,
     });
     api::LinkDirection {
         received: count(seen.report.received[at]),
