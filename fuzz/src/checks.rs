@@ -19,7 +19,8 @@ use tidegate_wire::aggregate::{Answer, Bad, Confirmation, FIXED, Header, LONGEST
 use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
 use tidegate_wire::{
-    Checksum, Completed, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment, split,
+    Checksum, Completed, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment,
+    split,
 };
 
 fn described(frame: &[u8]) -> Packet {

@@ -306,7 +306,8 @@ const TUNNELS: [(&str, &str); 5] = [
 
 /// Kills: super-packets in tunnels given to the kernel whole (nothing arrives), outer or inner checksums as they were.
 fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
-    let policy = "[[policy]]\nname = \"all\"\nprofile = { mean = \"200 Mbit/s\" }\naction = \"shape\"\n";
+    let policy =
+        "[[policy]]\nname = \"all\"\nprofile = { mean = \"200 Mbit/s\" }\naction = \"shape\"\n";
     for host in [&bed.lan, &bed.wan] {
         host.offload();
         host.run("ethtool -K eth0 gro on");
@@ -319,8 +320,7 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     for (number, (family, tunnel)) in TUNNELS.iter().enumerate() {
         let split = split_super_packets(&gateway.status());
         for (from, to, last) in [(&bed.lan, &bed.wan, 1), (&bed.wan, &bed.lan, 2)] {
-            let [local, remote] =
-                [from, to].map(|it| if *family == "v4" { it.v4 } else { it.v6 });
+            let [local, remote] = [from, to].map(|it| if *family == "v4" { it.v4 } else { it.v6 });
             let [kind, options @ ..] = &tunnel.split(' ').collect::<Vec<_>>()[..] else { continue };
             let options = options.join(" ");
             let local = if *kind == "geneve" { String::new() } else { format!("local {local}") };

@@ -11,9 +11,9 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
 
-use crate::describe::{behind_extensions, behind_link};
+use crate::checksum;
+use crate::describe::{behind_extensions, behind_link, pppoe_session};
 use crate::tunnel::{self, Inside};
-use crate::{checksum, ethertype};
 
 /// A header that has a length, a number or a checksum.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,7 +64,7 @@ impl Layers {
         let mut layers = Self::none();
         let Some((network, span)) = behind_link(frame) else { return layers };
         let (at, end) = (span.start, span.end);
-        if let Some(header) = pppoe_before(frame, at) {
+        if let Some(header) = pppoe_session(frame) {
             layers.push(Kind::Pppoe, header, end);
         }
         layers.walk(frame, Ip { network, at, end }, transport);
@@ -264,10 +264,14 @@ impl Ip {
                 let len = usize::from(header.first()? & 0xf) * 4;
                 let total = length(word(header, 2)?, header.len())?;
                 let fragment = word(header, 6)? & V4_FRAGMENT != 0;
-                let protocol = Protocol(*header.get(9)?);
                 let sound = header.first()? >> 4 == 4 && len >= V4 && len <= total;
-                let (at, end) = (self.at + len, self.at + total);
-                sound.then_some(Upper { protocol, at, end, fragment })
+                let (mut at, end) = (self.at + len, self.at + total);
+                let mut protocol = *header.get(9)?;
+                while protocol == AUTHENTICATION && !fragment {
+                    let [next, words] = *bytes.get(at..end)?.first_chunk()?;
+                    (protocol, at) = (next, at + usize::from(words) * 4 + 8);
+                }
+                sound.then_some(Upper { protocol: Protocol(protocol), at, end, fragment })
             }
             Network::Ipv6 => {
                 let total = length(word(header, 4)?, header.len().checked_sub(V6)?)?;
@@ -295,14 +299,6 @@ fn length(field: u16, left: usize) -> Option<usize> {
         return Some(left);
     }
     (len <= left).then_some(len)
-}
-
-/// Where the PPPoE header is that ends at `at`: its protocol field has one byte or two.
-fn pppoe_before(frame: &[u8], at: usize) -> Option<usize> {
-    [8, 7].into_iter().filter_map(|len| at.checked_sub(len)).find(|header| {
-        let ethertype = header.checked_sub(2).and_then(|at| word(frame, at));
-        ethertype == Some(ethertype::PPPOE_SESSION)
-    })
 }
 
 /// The last destination of an IPv4 packet: of a loose or strict source route that has not ended, its last address.

@@ -215,7 +215,11 @@ fn a_udp_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
     let packet = described(&partial);
     assert_eq!(complete_checksum(&mut partial, &packet), Completed::Some);
     assert_eq!(partial, finished);
-    assert_eq!(complete_checksum(&mut partial, &packet), Completed::Nothing, "it is finished already");
+    assert_eq!(
+        complete_checksum(&mut partial, &packet),
+        Completed::Nothing,
+        "it is finished already"
+    );
 }
 
 #[test]

@@ -122,7 +122,8 @@ fn link(status: &Status, page: &mut Page) {
     let help = "Super-packets split in software because the kernel could not.";
     page.metric("tidegate_port_split_frames_total", "counter", help, split);
     let unfinished = ports().map(|(port, count)| (port, float(count.unfinished)));
-    let help = "Frames received whose checksums were unfinished and too deep in tunnels to be finished.";
+    let help =
+        "Frames received whose checksums were unfinished and too deep in tunnels to be finished.";
     page.metric("tidegate_port_unfinished_frames_total", "counter", help, unfinished);
     let bypassed =
         [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];

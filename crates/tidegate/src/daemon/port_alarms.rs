@@ -89,7 +89,10 @@ mod tests {
         };
         let refused = |why| Some(Refused { key, len: 9_000, why, at: Time::from_secs(100) });
         let of = |now, why| {
-            of(&seen(now, PortCounters { refused: refused(why), ..PortCounters::default() }), &ports())
+            of(
+                &seen(now, PortCounters { refused: refused(why), ..PortCounters::default() }),
+                &ports(),
+            )
         };
         let said = of(159, Refusal::Kernel(105));
         assert!(said[0].starts_with("`wan` has refused"), "{said:?}");

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tidegate_core::{ByReason, Reason};
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
@@ -12,6 +11,7 @@ use tidegate_core::report::{
     AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
     UnresponsiveFlow,
 };
+use tidegate_core::{ByReason, Reason};
 
 use super::plane::Seen;
 use crate::api;

@@ -353,11 +353,14 @@ fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
 /// Kills: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum that is there replaced.
 #[test]
 fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
-    for tunnel in [None, Some(Wrap::Ip(true)), Some(Wrap::Vxlan { v6: false, port: 4_789, checksum: true })] {
+    for tunnel in
+        [None, Some(Wrap::Ip(true)), Some(Wrap::Vxlan { v6: false, port: 4_789, checksum: true })]
+    {
         let (src, dst) = ends(false, 1, (0, 0));
         let mut sctp = Frame::ip(src.ip(), dst.ip(), Transport::Other(132));
         // INIT of RFC 9260, section 3.3.2, its checksum by the bitwise definition.
-        let mut packet = [&[0x13, 0x88, 1, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20][..], &[5; 16]].concat();
+        let mut packet =
+            [&[0x13, 0x88, 1, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20][..], &[5; 16]].concat();
         sctp.payload = packet.clone();
         let left = sctp.bytes();
         let sum = slow_crc32c(&packet).to_le_bytes();

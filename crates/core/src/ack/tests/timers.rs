@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{EVERY, MSS};
+use super::{EVERY, MSS, sent};
 use crate::Time;
 use crate::ack::testing::{Bench, US, plain};
 
@@ -47,6 +47,21 @@ fn round(bench: &mut Bench, now: Time, member: u32, flow: &mut Sent, (sent, acke
     flow.acked = (flow.acked + acked).min(flow.sent);
     bench.known.sent = Some(flow.sent * MSS);
     bench.back(now, member, plain(flow.acked * MSS), &[]);
+}
+
+#[test]
+fn nothing_is_held_for_longer_than_the_bound() {
+    let mut bench = sent(r#"{ kind = "postack", max_hold = "100 ms" }"#, 40);
+    bench.fill(US(0), true);
+    (1..=10).for_each(|n| assert!(bench.ack(US(1_000 * u64::from(n)), 0, 2 * n * MSS).is_empty()));
+    let went = bench.run_until(US(1_000_000));
+    assert_eq!(went.len(), 10);
+    for (n, (at, tcp)) in (1..).zip(&went) {
+        assert_eq!(tcp.ack, 2 * n * MSS);
+        let held = at.since(US(1_000 * u64::from(n)));
+        assert!(held < Duration::from_millis(104), "{n}: {held:?}");
+    }
+    assert_eq!(bench.signal.counts().overdue, 10);
 }
 
 /// Kills: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
