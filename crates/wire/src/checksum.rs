@@ -4,7 +4,7 @@ use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, Network, Protocol};
 
 use crate::layers::{Kind, Layer, Layers};
-use crate::tunnel;
+use crate::{ethertype, tunnel};
 
 /// What became of the checksums of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,7 +47,10 @@ pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
 /// Whether `frame` is seen at once to have nothing to complete: TCP right behind an IP header, or UDP without a tunnel.
 fn is_finished(frame: &[u8], packet: &Packet) -> bool {
     let header = match packet.network {
-        Network::Opaque => return true,
+        Network::Opaque => {
+            let ethertype = packet.key.src.port;
+            return packet.key.protocol == Protocol::OPAQUE && !ethertype::is_mpls(ethertype);
+        }
         Network::Ipv4 => V4,
         Network::Ipv6 => V6,
     };

@@ -86,11 +86,11 @@ pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     Some(frame.session).filter(|at| *at > 0)
 }
 
-/// What the link-layer headers of `frame` carry: where it begins, and where it ends.
-pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>)> {
+/// What the link-layer headers of `frame` carry: where it begins, and where it ends; and the ethertype before it.
+pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
     let mut cursor = Cursor::new(frame, frame.len());
     let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;
-    Some((network, cursor.at..cursor.end))
+    Some((network, cursor.at..cursor.end, cursor.ethertype))
 }
 
 /// Marks `packet` as control traffic from `source`.

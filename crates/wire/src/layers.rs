@@ -11,9 +11,9 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
 
-use crate::checksum;
 use crate::describe::{behind_extensions, behind_link, pppoe_session};
 use crate::tunnel::{self, Inside};
+use crate::{checksum, ethertype};
 
 /// A header that has a length, a number or a checksum.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,17 +62,26 @@ impl Layers {
     /// The layers of an Ethernet frame. `transport` is where the innermost transport header is, if that is known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
-        let Some((network, span)) = behind_link(frame) else { return layers };
-        let (at, end) = (span.start, span.end);
+        let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
+        let (mut ip, end) = (Ip { network, at: span.start, end: span.end }, span.end);
         if let Some(header) = pppoe_session(frame) {
             layers.push(Kind::Pppoe, header, end);
         }
-        layers.walk(frame, Ip { network, at, end }, transport);
+        if network == Network::Opaque && ethertype::is_mpls(ethertype) {
+            let payload = frame.get(span).unwrap_or_default();
+            let Some(inside) = tunnel::behind_labels(payload, payload.len()) else { return layers };
+            ip = Ip { network: inside.network, at: ip.at + inside.offset, end };
+            (layers.tunnels, layers.numbered) = (1, inside.numbered);
+        }
+        layers.walk(frame, ip, transport);
         layers
     }
 
     /// The layers of a frame from the IP header on that `packet` names.
     pub(crate) fn described(frame: &[u8], packet: &Packet) -> Self {
+        if packet.network == Network::Opaque {
+            return Self::of_frame(frame, None);
+        }
         let mut layers = Self::none();
         let (network, at) = (packet.network, usize::from(packet.network_offset));
         layers.walk(frame, Ip { network, at, end: frame.len() }, None);

@@ -36,7 +36,7 @@ pub fn has_plain_headers(frame: &[u8], transport: Option<usize>) -> bool {
     let tags = std::iter::successors(Some(0), |at| Some(at + VlanTag::LEN));
     let tags = tags.take_while(|at| VlanTag::of(frame.get(*at..).unwrap_or_default()).is_some());
     let link = ETHERNET + tags.count() * VlanTag::LEN;
-    let plain = behind_link(frame).is_some_and(|(_, packet)| packet.start == link);
+    let plain = behind_link(frame).is_some_and(|(_, packet, _)| packet.start == link);
     plain && Layers::of_frame(frame, transport).all().len() == 2
 }
 

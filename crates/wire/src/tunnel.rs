@@ -81,7 +81,9 @@ pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     match protocol {
         Protocol::UDP => {
             let [src, dst] = ports;
-            matches!(dst, VXLAN_PORT | GENEVE_PORT | GTP_PORT | L2TP_PORT) || src == L2TP_PORT
+            let known =
+                matches!(dst, VXLAN_PORT | OLD_VXLAN_PORT | GENEVE_PORT | GTP_PORT | L2TP_PORT);
+            known || src == L2TP_PORT
         }
         IPV4 | IPV6 | GRE | L2TP => true,
         _ => false,

@@ -251,6 +251,26 @@ proptest! {
     }
 }
 
+/// Kills: Ethernet behind a label stack taken for nothing.
+#[test]
+fn checksums_are_completed_in_ethernet_over_mpls() {
+    for control_word in [&[][..], &[0, 0, 0, 1]] {
+        let tunnels = vec![Wrap::Vxlan { v6: false, port: 4_789, checksum: true }];
+        let flags = TcpFlags(TcpFlags::ACK);
+        let spec = Spec { link: Vec::new(), tunnels, v6: true, udp: false, flags };
+        let inner = spec.frame(0, 0, flags, &[9; 100]);
+        let mut pseudowire = Frame::opaque(0x8847, Vec::new());
+        pseudowire.payload = [&[0, 0, 0x51, 64][..], control_word, &inner].concat();
+        let finished = pseudowire.bytes();
+        let mut frame = finished.clone();
+        let transport = spec.transport(&frame, 100);
+        leave_checksum(&mut frame, transport, &spec);
+        let packet = described(&frame);
+        assert_eq!(complete_checksum(&mut frame, &packet), Completed::Some);
+        assert_eq!(frame, finished);
+    }
+}
+
 /// VXLAN on a port of its own, and any other tunnel over UDP.
 ///
 /// Kills: a payload that only its port names.
