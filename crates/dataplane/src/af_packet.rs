@@ -13,7 +13,7 @@ use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::{VlanTag, finish_checksum, split};
 
-use self::queue::{Body, Next, Queue, Waiting};
+use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
@@ -115,7 +115,7 @@ struct PacketPort<S> {
     drained: bool,
     /// Waiting to be sent.
     outgoing: Queue,
-    /// When it was last asked for what arrived.
+    /// Time of the last call of `receive`.
     now: Time,
     /// Scratch space for one system call.
     slots: Vec<PacketId>,
@@ -223,8 +223,7 @@ impl<S: Socket> PacketPort<S> {
         }
     }
 
-    /// Sends a super-packet: whole if the kernel can split it, else in pieces. The kernel is told where its transport
-    /// header is, but not of a tunnel before it, and drops it then.
+    /// Sends a super-packet, in pieces if the kernel cannot split it. The header for the kernel has no word for tunnels.
     fn send_super(&mut self, pool: &mut PacketPool, packet: PacketId) {
         let (len, key) = (pool[&packet].len, pool[&packet].key);
         let vnet = self.memory.frame(&packet).vnet;
@@ -244,9 +243,10 @@ impl<S: Socket> PacketPort<S> {
             Some(Some(pieces)) => {
                 self.counters.split += 1;
                 whole.release(pool);
-                for piece in pieces {
-                    let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-                    self.outgoing.push(Waiting::new(Body::Piece(piece, key), len));
+                for bytes in pieces {
+                    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let piece = Body::Piece(Box::new(Piece { bytes, key }));
+                    self.outgoing.push(Waiting::new(piece, len));
                 }
             }
         }
@@ -298,7 +298,7 @@ impl<S: Socket> PacketPort<S> {
         });
     }
 
-    /// Drops a frame that is not in the queue any more, and notes whose it was.
+    /// Drops a frame that has left the queue, and keeps its flow for the report.
     fn refused(&mut self, pool: &mut PacketPool, frame: Waiting, why: Refusal) {
         let (key, len, at) = (frame.key(pool), frame.len, self.now);
         self.counters.refused = Some(Refused { key, len, why, at });

@@ -89,11 +89,11 @@ pub struct PortCounters {
     pub drops: ByReason,
     /// The last frame that was dropped because the interface refused it.
     pub refused: Option<Refused>,
-    /// Super-packets split in software, because the kernel would not.
+    /// Super-packets split in software because the kernel could not.
     pub split: u64,
-    /// Frames received with a transport checksum that is not finished and lies too deep to be finished here.
+    /// Frames received with an unfinished checksum inside more tunnels than are read.
     pub unfinished: u64,
-    /// When the last of them came.
+    /// Arrival of the last one.
     pub unfinished_at: Time,
     /// Frames received that were odd, by what was odd about them.
     pub oddities: Oddities,
@@ -104,18 +104,18 @@ pub struct PortCounters {
 pub struct Refused {
     /// Its flow.
     pub key: FlowKey,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
-    /// Why.
+    /// The reason.
     pub why: Refusal,
-    /// When.
+    /// The time.
     pub at: Time,
 }
 
-/// Why an interface does not send a frame.
+/// The reason for which an interface does not send a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// The kernel said so, with this error number.
+    /// The kernel returned this error number.
     Kernel(i32),
     /// It is a super-packet that neither the kernel nor the gateway can split.
     Whole,

@@ -24,7 +24,7 @@ const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_UDP: u8 = 3;
 const GSO_ECN: u8 = 0x80;
-/// Where the checksum is in an SCTP header (RFC 9260, section 3.1); TCP has it at 16, UDP at 6.
+/// Offset of the checksum in an SCTP header (RFC 9260, section 3.1). TCP has it at 16, UDP at 6.
 const SCTP_CHECKSUM: u16 = 8;
 
 impl VnetHeader {
@@ -46,8 +46,7 @@ impl VnetHeader {
         self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
     }
 
-    /// The same of an SCTP checksum. A packet socket does not say that it is one, and would have the kernel put the sum
-    /// of TCP in its place.
+    /// The [span](Self::checksum_span) of an SCTP checksum. The kernel would put the sum of TCP there.
     ///
     /// Source: Linux `include/linux/virtio_net.h`, which leaves `csum_not_inet` out.
     #[must_use]
@@ -67,7 +66,7 @@ impl VnetHeader {
         self.gso_type & !GSO_ECN == GSO_UDP
     }
 
-    /// Whether it is a super-packet that has to be cut into frames before it is on a wire.
+    /// Returns `true` for a super-packet that the kernel or the gateway must split.
     #[must_use]
     pub(crate) const fn is_to_be_split(&self) -> bool {
         self.gso_type != GSO_NONE && !self.is_fragmented()

@@ -6,14 +6,14 @@ use tidegate_core::packet::{FlowKey, Network, Protocol};
 use crate::layers::{Kind, Layer, Layers};
 use crate::{ethertype, tunnel};
 
-/// What became of the checksums of a frame.
+/// The result of completing the checksums of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Completed {
-    /// There was nothing to complete.
+    /// All checksums were complete.
     Nothing,
     /// At least one was completed.
     Some,
-    /// One is left that lies in more tunnels than are read.
+    /// An unfinished checksum remains, inside more tunnels than are read.
     TooDeep,
 }
 
@@ -26,8 +26,8 @@ pub enum Completed {
 /// interfaces of the same machine. Fragments are left alone: theirs is that of the whole datagram.
 ///
 /// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`) and
-/// `Documentation/networking/checksum-offloads.rst` ("LCO"): the sender counts on the inner checksum being completed
-/// when it computes an outer one, so the inner ones come first.
+/// `Documentation/networking/checksum-offloads.rst` ("LCO"): an outer checksum is already right for the completed
+/// inner one, so the inner ones are completed first.
 pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if is_finished(frame, packet) {
         return Completed::Nothing;
@@ -44,7 +44,9 @@ pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if left { Completed::TooDeep } else { completed }
 }
 
-/// Whether `frame` is seen at once to have nothing to complete: TCP right behind an IP header, or UDP without a tunnel.
+/// Returns `true` if the description alone shows that nothing is to be completed.
+///
+/// This covers the usual packets: TCP directly behind an IP header, and UDP without a tunnel.
 fn is_finished(frame: &[u8], packet: &Packet) -> bool {
     let header = match packet.network {
         Network::Opaque => {
@@ -72,7 +74,7 @@ fn is_finished(frame: &[u8], packet: &Packet) -> bool {
     read(segment, field).is_some_and(|held| held != pseudo_header(&packet.key, len))
 }
 
-/// Whether the checksum of `transport` behind the header `ip` is not finished.
+/// Returns `true` if the checksum of `transport` behind the header `ip` is unfinished.
 fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
     let Some(segment) = frame.get(transport.at..transport.end) else { return false };
     let field = match transport.kind {
@@ -200,7 +202,7 @@ fn read(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Where the checksum is in the headers of TCP, UDP and SCTP, and the length in that of UDP.
+/// Offsets of the checksum in the headers of TCP, UDP and SCTP, and of the length of UDP.
 const TCP_FIELD: usize = 16;
 const UDP_FIELD: usize = 6;
 const SCTP_FIELD: usize = 8;

@@ -1,12 +1,12 @@
-//! The headers of a frame from the outside in: what changes when a frame is split, or its checksums are finished.
+//! Lists the headers of a frame from the outside in, with those fields that change when a frame is split.
 //!
-//! This is for the few frames for which [`describe`](crate::describe) does not say enough. Layers that hold neither a
-//! length nor a checksum (Ethernet, VLAN tags, MPLS labels, the header of VXLAN) are not listed.
+//! Splitting and completing checksums need more than [`describe`](crate::describe) tells. A header without a length and
+//! without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
 //! Source: the standards named in [`tunnel`](crate::tunnel) and `describe`.
 //!
-//! Differs: a kernel that leaves work to an interface says where the innermost transport header is. A UDP payload that
-//! ends there with an IP header counts as a tunnel of any kind, if that header holds.
+//! Differs: the kernel gives the offset of the transport header whose checksum it left. If a valid IP header ends at this
+//! offset inside a UDP payload, the payload is a tunnel, whatever its port.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
@@ -19,25 +19,25 @@ use crate::{checksum, ethertype};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Layer {
     pub(crate) kind: Kind,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub(crate) at: usize,
-    /// Where what it carries ends.
+    /// Offset of the end of its payload.
     pub(crate) end: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// PPPoE, with the length of its payload.
+    /// PPPoE: its payload length.
     Pppoe,
     Ipv4,
     Ipv6,
     Tcp,
-    /// With a tunnel behind it, or with user data.
+    /// UDP before a tunnel header or before user data.
     Udp,
     Sctp,
     /// A GRE header with a checksum.
     GreChecksum,
-    /// GTP-U, with the length of its payload.
+    /// GTP-U: its payload length.
     GtpU,
     /// L2TP version 2 with a length.
     L2tp,
@@ -48,18 +48,18 @@ pub(crate) enum Kind {
 pub(crate) struct Layers {
     list: [Layer; MOST],
     len: usize,
-    /// Tunnels among them.
+    /// Number of tunnels in the list.
     tunnels: usize,
-    /// The IP header inside another tunnel, which is not read.
+    /// The IP header inside one tunnel more than the list may have.
     deeper: Option<Ip>,
-    /// A tunnel numbers its packets.
+    /// At least one tunnel numbers its packets.
     pub(crate) numbered: bool,
-    /// The innermost header is a transport header that was read.
+    /// The last header is a transport header without a tunnel behind it.
     pub(crate) complete: bool,
 }
 
 impl Layers {
-    /// The layers of an Ethernet frame. `transport` is where the innermost transport header is, if that is known.
+    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport header, if it is known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
@@ -77,7 +77,7 @@ impl Layers {
         layers
     }
 
-    /// The layers of a frame from the IP header on that `packet` names.
+    /// The layers of a frame, from the IP header that `packet` describes.
     pub(crate) fn described(frame: &[u8], packet: &Packet) -> Self {
         if packet.network == Network::Opaque {
             return Self::of_frame(frame, None);
@@ -100,12 +100,12 @@ impl Layers {
         layers
     }
 
-    /// From the outside in.
+    /// All layers, outermost first.
     pub(crate) fn all(&self) -> &[Layer] {
         self.list.get(..self.len).unwrap_or_default()
     }
 
-    /// Each transport header from the inside out, with the IP header before it.
+    /// Each transport header with its IP header, innermost first.
     pub(crate) fn transports(&self) -> impl Iterator<Item = (&Layer, &Layer)> {
         self.all().windows(2).rev().filter_map(|pair| match pair {
             [ip, transport] if ip.is_ip() && transport.is_transport() => Some((ip, transport)),
@@ -113,7 +113,7 @@ impl Layers {
         })
     }
 
-    /// The layers inside the tunnel that is not read any more.
+    /// The layers inside the first tunnel that is not in the list.
     pub(crate) fn beneath(&self, bytes: &[u8]) -> Option<Self> {
         let mut layers = Self::none();
         layers.walk(bytes, self.deeper?, None);
@@ -148,7 +148,7 @@ impl Layers {
         }
     }
 
-    /// Notes what is behind an IP header; gives the IP header of a tunnel in it.
+    /// Adds the header behind an IP header. Returns the inner IP header if it is a tunnel.
     fn inside(&mut self, bytes: &[u8], upper: &Upper, transport: Option<usize>) -> Option<Ip> {
         let Upper { protocol, at, end, .. } = *upper;
         let payload = bytes.get(at..end)?;
@@ -183,7 +183,7 @@ impl Layers {
         Some(inner)
     }
 
-    /// Notes the header of a tunnel, which begins at `at` behind an IP header, if anything in it may change.
+    /// Adds the tunnel header behind the IP payload's start `at`, if it has a length or a checksum.
     fn push_tunnel(&mut self, bytes: &[u8], inside: &Inside, at: usize, end: usize) {
         let flags = bytes.get(at + UDP..).and_then(|it| it.first_chunk());
         let has_length = flags.is_some_and(|[flags, version]| {
@@ -207,8 +207,9 @@ impl Layer {
         matches!(self.kind, Kind::Tcp | Kind::Udp | Kind::Sctp)
     }
 
-    /// The sum over the pseudo header of `len` bytes of TCP or UDP behind this IP header; `None` if the address it
-    /// is for is not known.
+    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this IP header.
+    ///
+    /// `None` if the last destination cannot be read.
     ///
     /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5: the destination is the last
     /// one, also where a routing header or a source route names others before it.
@@ -230,7 +231,7 @@ impl Layer {
     }
 }
 
-/// Where an IP header is, and what it is in ends.
+/// An IP header: its offset, and the end of its carrier.
 #[derive(Clone, Copy, Debug)]
 struct Ip {
     network: Network,
@@ -238,7 +239,7 @@ struct Ip {
     end: usize,
 }
 
-/// What is behind an IP header.
+/// The payload of an IP packet.
 struct Upper {
     protocol: Protocol,
     at: usize,
@@ -247,8 +248,9 @@ struct Upper {
 }
 
 impl Ip {
-    /// The IP header that lies in `bytes` right before the transport header at `transport`, but not before `from`:
-    /// of IPv4 if its checksum holds, of IPv6 if its length does.
+    /// The valid IP header that ends at `transport` and begins at `from` or later.
+    ///
+    /// The IPv4 header checksum or the IPv6 length decides.
     fn before(bytes: &[u8], from: usize, transport: usize, end: usize) -> Option<Self> {
         let v4 = (5..16_usize).find_map(|words| {
             let at = transport.checked_sub(words * 4).filter(|at| *at >= from)?;
@@ -295,13 +297,13 @@ impl Ip {
     }
 }
 
-/// Where a UDP datagram ends that begins at `at`, whose IP packet ends at `end`.
+/// The end of the UDP datagram at `at`. `end` is the end of its IP packet.
 fn udp_end(datagram: &[u8], at: usize, end: usize) -> Option<usize> {
     let len = length(word(datagram, 4)?, end - at)?;
     (len >= UDP).then_some(at + len)
 }
 
-/// The length that a header's `field` says if that much is `left`; a super-packet may be too long for the field.
+/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for the field.
 fn length(field: u16, left: usize) -> Option<usize> {
     let len = usize::from(field);
     if len == 0 && left > usize::from(u16::MAX) {
@@ -310,7 +312,7 @@ fn length(field: u16, left: usize) -> Option<usize> {
     (len <= left).then_some(len)
 }
 
-/// The last destination of an IPv4 packet: of a loose or strict source route that has not ended, its last address.
+/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the header's.
 ///
 /// Source: RFC 791, section 3.1.
 fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
@@ -333,7 +335,7 @@ fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
     packet.get(16..V4)
 }
 
-/// The last destination of an IPv6 packet: of a routing header with segments left, its last address.
+/// The last destination of an IPv6 packet: the last address of a routing header with segments left, or the header's.
 ///
 /// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC 8754, section 2
 /// (type 4, whose first address is the last destination).

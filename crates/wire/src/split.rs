@@ -7,12 +7,13 @@ use crate::describe::behind_link;
 use crate::layers::{Kind, Layer, Layers};
 use crate::vlan::VlanTag;
 
-/// What a super-packet stands for: frames with at most `size` bytes of payload each, and lengths, numbers and
-/// checksums of their own in each of their headers, those of tunnels included.
+/// Splits a super-packet into frames with at most `size` bytes of payload each.
 ///
-/// The payload is that of the innermost TCP or UDP header. `transport` says where this header is, if the kernel does.
-/// The checksums of `frame` may be unfinished. `None` if a header is missing, a tunnel numbers its packets, or a length
-/// is wrong.
+/// Each frame gets the right lengths, numbers and checksums in all its headers, also in those of tunnels. The payload
+/// is that of the innermost TCP or UDP header. `transport` is the offset of this header, if the kernel gives it. The
+/// checksums of `frame` may be unfinished.
+///
+/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets.
 ///
 /// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and `gre_gso_segment`: FIN and PSH
 /// are of the last, CWR of the first; an outer UDP checksum of zero stays zero.
@@ -21,14 +22,15 @@ pub fn frames(frame: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<V
     cut(frame, &Layers::of_frame(frame, transport), size)
 }
 
-/// The same of `packet`, which begins with the IP header.
+/// Splits a super-packet that begins with its IP header, as [`frames`] does.
 #[must_use]
 pub fn segments(packet: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
     cut(packet, &Layers::of_packet(packet, transport), size)
 }
 
-/// Whether the transport header at `transport`, or the innermost one, follows the outermost IP header, before which
-/// there is nothing but Ethernet and VLAN tags. Linux splits no other super-packet that comes from a packet socket.
+/// Returns `true` if Linux can split this super-packet from a packet socket.
+///
+/// It can if only Ethernet and VLAN tags precede the IP header, and if the transport header follows it directly.
 ///
 /// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb`: the header has no word for a tunnel.
 #[must_use]
@@ -71,15 +73,16 @@ fn cut(whole: &[u8], layers: &Layers, size: u16) -> Option<Vec<Vec<u8>>> {
     (0..count).map(piece).collect()
 }
 
-/// Which of the pieces one is.
+/// The position of a piece in its super-packet.
 struct Place {
     number: usize,
     /// Bytes of payload before it.
     from: usize,
     last: bool,
 }
-/// Sets what `layer` says of a piece whose inner layers are right. `before` is the layer before it, and the innermost
-/// one has the payload that was cut.
+/// Corrects the fields of `layer` in a piece. The layers inside it are already correct.
+///
+/// `before` is the next outer layer. The payload of the `innermost` layer was cut.
 fn adapt(
     piece: &mut [u8],
     layer: &Layer,
@@ -235,7 +238,7 @@ const V6: usize = 40;
 const UDP: usize = 8;
 const TCP: usize = 20;
 
-/// Where the checksum is in the headers of UDP and TCP.
+/// Offsets of the checksum in the headers of UDP and TCP.
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 

@@ -1,8 +1,8 @@
-//! The frames that wait for an interface: in order within each flow, and past flows whose frames it refuses.
+//! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not delay the others.
 //!
-//! The kernel says the same of a frame that it will never send and of one that finds its queue full. If it refuses
-//! the first frame, the first frames of a few other flows are offered. If it refuses these too, there is no room:
-//! all wait, and the order stays. If it takes one, the flows that it refused move behind all others.
+//! The kernel returns the same error for a full queue and for a frame that it never sends. After it has refused the
+//! first frame, the queue offers the first frames of a few other flows. If the kernel refuses these too, its queue is
+//! full: all frames wait, and their order stays. If it takes one, the refused flows move behind all others.
 //!
 //! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the queueing discipline,
 //! a filter of the egress hook or the segmentation in software drops gives ENOBUFS.
@@ -15,17 +15,16 @@ use tidegate_core::{PacketId, PacketPool};
 use crate::memory::{self, PacketMemory};
 use crate::vnet::VnetHeader;
 
-/// Times a frame is refused before it is dropped, as the queue of the interface would have done.
+/// Refusals after which a frame is dropped, as the queue of the interface would have dropped it.
 pub(super) const ATTEMPTS: u32 = 64;
 
-/// Flows offered after one whose frame was refused. The issue behind this file was 8 bad flows beside a good one.
+/// Flows that are offered after a refused one: eight refused flows do not delay a ninth.
 const PROBES: usize = 8;
 
-/// As many refusals one counts for that was followed by a frame of another flow that was taken: a frame is dropped
-/// after four of these.
+/// Weight of a refusal after which the kernel took a frame of another flow. Four of these drop a frame.
 const OVERTAKEN: u32 = ATTEMPTS / 4;
 
-/// Flows remembered whose frames were dropped: as many as are offered at once.
+/// Number of flows remembered because their frames were dropped: as many as are offered at once.
 const REMEMBERED: usize = PROBES + 1;
 
 /// A frame that waits.
@@ -34,17 +33,24 @@ pub(super) struct Waiting {
     pub(super) frame: Body,
     /// Bytes of the frame.
     pub(super) len: u32,
-    /// How often it was refused.
+    /// Number of refusals, weighted.
     tries: u32,
 }
 
-/// Where its bytes are.
+/// The place of its bytes.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// In the memory of all ports.
+    /// A packet in the memory of all ports.
     Packet(PacketId),
-    /// Here: a piece of a super-packet of this flow.
-    Piece(Vec<u8>, FlowKey),
+    /// A piece of a super-packet of this flow.
+    Piece(Box<Piece>),
+}
+
+/// A frame that was cut from a super-packet.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) bytes: Vec<u8>,
+    pub(super) key: FlowKey,
 }
 
 impl Waiting {
@@ -52,7 +58,7 @@ impl Waiting {
         Self { frame, len, tries: 0 }
     }
 
-    /// Its bytes, and what is left to do to it.
+    /// Address and length of its bytes, and the header for the kernel.
     pub(super) fn parts(&self, memory: &PacketMemory) -> (*const u8, usize, VnetHeader) {
         match &self.frame {
             Body::Packet(packet) => {
@@ -61,7 +67,7 @@ impl Waiting {
                 let start = memory.start(packet).wrapping_add(span.start);
                 (start.cast_const(), span.len(), frame.vnet.to_send())
             }
-            Body::Piece(bytes, _) => (bytes.as_ptr(), bytes.len(), VnetHeader::default()),
+            Body::Piece(piece) => (piece.bytes.as_ptr(), piece.bytes.len(), VnetHeader::default()),
         }
     }
 
@@ -70,14 +76,14 @@ impl Waiting {
     pub(super) fn to_vec(&self, memory: &PacketMemory) -> Vec<u8> {
         match &self.frame {
             Body::Packet(packet) => memory.bytes(packet, self.len).to_vec(),
-            Body::Piece(bytes, _) => bytes.clone(),
+            Body::Piece(piece) => piece.bytes.clone(),
         }
     }
 
     pub(super) fn key(&self, pool: &PacketPool) -> FlowKey {
         match &self.frame {
             Body::Packet(packet) => pool[packet].key,
-            Body::Piece(_, key) => *key,
+            Body::Piece(piece) => piece.key,
         }
     }
 
@@ -89,24 +95,25 @@ impl Waiting {
     }
 }
 
-/// The frames of a port, those to send first in front.
+/// The frames of a port, the next one first.
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Flows of which frames were refused at the moment, the first of them in front.
+    /// Flows refused since the kernel last took a frame.
     refused: Vec<FlowKey>,
-    /// Flows whose frames were dropped and none taken since, with how many: the next waits half as long.
+    /// Flows whose frames were dropped, and the number of drops since the kernel last took a frame of the flow.
+    /// Each drop halves the patience for the next frame.
     dropped: VecDeque<(FlowKey, u32)>,
 }
 
-/// What to do after a refusal.
+/// The reaction to a refusal.
 #[derive(Debug)]
 pub(super) enum Next {
     /// Offer the frame at this place.
     Offer(usize),
-    /// There is no room: wait.
+    /// Wait, because the interface has no room.
     Wait,
-    /// It was tried often enough, and is in the queue no more; go on with the first.
+    /// Drop this frame, which was removed from the queue, and go on with the first one.
     Drop(Waiting),
 }
 
@@ -128,20 +135,20 @@ impl Queue {
         self.waiting.push_back(frame);
     }
 
-    /// The frames from the place `at` on: all where `at` is the first.
+    /// The frame at the place `at`, or all frames if it is the first.
     pub(super) fn from(&mut self, at: usize) -> &[Waiting] {
         let all = self.waiting.make_contiguous();
         let end = if at == 0 { all.len() } else { at + 1 };
         all.get(at..end).unwrap_or_default()
     }
 
-    /// Takes the frame at the place `at` out, which can never be sent.
+    /// Removes the frame at the place `at`, which can never be sent.
     pub(super) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
         self.refused.clear();
         self.waiting.remove(at)
     }
 
-    /// The interface took `n` frames from the place `at` on, which `sent` is given.
+    /// The interface took `n` frames from the place `at` on. They are passed to `sent`.
     pub(super) fn taken(
         &mut self,
         pool: &mut PacketPool,
@@ -162,7 +169,7 @@ impl Queue {
         }
     }
 
-    /// Moves the flows that were refused behind those that were not.
+    /// Moves the refused flows behind the others.
     fn overtake(&mut self, pool: &PacketPool) {
         let refused = std::mem::take(&mut self.refused);
         for flow in &refused {
@@ -200,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// Times a frame of the flow is refused before it is dropped.
+    /// Refusals after which a frame of this flow is dropped.
     fn patience(&self, key: FlowKey) -> u32 {
         let drops = self.dropped.iter().find(|(flow, _)| *flow == key).map_or(0, |(_, n)| *n);
         ATTEMPTS.checked_shr(drops).unwrap_or(0).max(1)

@@ -27,7 +27,7 @@ struct Fake {
     sending: RefCell<VecDeque<Result<usize, i32>>>,
     /// First byte of each frame that was sent.
     sent: RefCell<Vec<u8>>,
-    /// The whole of each.
+    /// The bytes of each frame that was sent.
     frames: RefCell<Vec<Vec<u8>>>,
     /// Frames that begin with these bytes are refused, as a filter of the interface does.
     bad: RefCell<Vec<u8>>,
@@ -167,10 +167,10 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
     assert_eq!(bench.port.counters().drops.of(Reason::Refused), 1);
 }
 
-/// Eight flows that are refused, and one that is not, which waits for none of them.
+/// The frames of eight flows are refused, and the ninth flow does not wait for them.
 ///
-/// Kills: a frame that was refused in front of the others until it is dropped (64 looks); fewer flows offered after
-/// it than there are; frames of a refused flow that fill the queue.
+/// Kills: a refused frame that stays the first until it is dropped; fewer probes than refused flows; a queue that
+/// refused frames fill.
 #[test]
 fn flows_the_interface_refuses_stop_no_other() {
     let mut bench = Bench::new(256);

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: what is split or completed is what the frame builder makes of the same values.
+//! Bytes in, bytes out: pieces and completed frames equal those of the frame builder.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::build::{Frame, Link, Transport};
 use crate::split::{frames, has_plain_headers};
 use crate::{Completed, complete_checksum, describe};
 
-/// A tunnel, over IPv6 or not.
+/// A kind of tunnel over IPv4 or IPv6.
 #[derive(Clone, Copy, Debug)]
 enum Wrap {
     Ip(bool),
@@ -21,11 +21,11 @@ enum Wrap {
     L2tp { v6: bool, length: bool },
 }
 
-/// What a frame is made of.
+/// The headers of a frame.
 #[derive(Clone, Debug)]
 struct Spec {
     link: Vec<Link>,
-    /// From the outside in.
+    /// Outermost first.
     tunnels: Vec<Wrap>,
     v6: bool,
     udp: bool,
@@ -33,7 +33,7 @@ struct Spec {
 }
 
 impl Spec {
-    /// The `number`th piece of a super-packet, `from` bytes of whose payload come before.
+    /// Piece `number` of a super-packet; its payload begins `from` bytes into that of the super-packet.
     fn frame(&self, number: u16, from: usize, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
         let (src, dst) = ends(self.v6, 1, (5_000, 443));
         let mut inner = if self.udp { Frame::udp(src, dst) } else { Frame::tcp(src, dst) };
@@ -56,7 +56,7 @@ impl Spec {
         bytes
     }
 
-    /// Where the innermost transport header is in a frame that carries this much.
+    /// Offset of the innermost transport header in a frame with this much payload.
     fn transport(&self, frame: &[u8], payload: usize) -> usize {
         frame.len() - payload - if self.udp { 8 } else { 32 }
     }
@@ -155,7 +155,7 @@ fn specs(tunnels: std::ops::Range<usize>) -> impl Strategy<Value = Spec> {
     )
 }
 
-/// The flags of one of `count` segments.
+/// The flags of segment `number` of `count`.
 fn flags_of(flags: TcpFlags, number: usize, count: usize) -> TcpFlags {
     let last = if number + 1 == count { 0 } else { TcpFlags::FIN | TcpFlags::PSH };
     let first = if number == 0 { 0 } else { TcpFlags::CWR };
@@ -168,7 +168,7 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Sets the innermost checksum, of TCP or UDP at `transport`, to what a sender leaves there for its interface.
+/// Sets the checksum of the TCP or UDP header at `transport` to the sum of its pseudo header, as senders leave it.
 fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
     let (src, dst) = ends(spec.v6, 1, (0, 0));
     let bytes = |it: SocketAddr| match it.ip() {
@@ -325,7 +325,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
         let mut direct = Frame::udp(src, last);
         direct.payload = vec![3; 50];
         let checksum = direct.bytes()[14 + 40 + 6..][..2].to_vec();
-        // On its way to another router, if addresses are left.
+        // With segments left, the IPv6 destination is the next router.
         let next = if left == 0 { last } else { "[2001:db8:5::5]:443".parse().unwrap() };
         let mut routed = Frame { payload: direct.payload.clone(), ..Frame::udp(src, next) };
         routed.ip_mut().unwrap().extensions = vec![(43, routing(kind, left))];
@@ -392,7 +392,7 @@ fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
         };
         let (mut frame, finished) = (around(left), around(sctp.bytes()));
         if let Some(Wrap::Vxlan { .. }) = tunnel {
-            // The outer checksum is of what is sent in the end.
+            // The sender computes the outer checksum for the completed frame.
             frame[40..42].copy_from_slice(&finished[40..42]);
         }
         let about = described(&frame);
