@@ -340,7 +340,9 @@ fn tunnel(bed: &Testbed, tunnels: &[(bool, &str)]) -> IpAddr {
 
 fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
     for host in [&bed.lan, &bed.wan] {
-        (0..tunnels.len()).rev().for_each(|it| drop(host.run(&format!("ip link delete tunnel{it}"))));
+        (0..tunnels.len())
+            .rev()
+            .for_each(|it| drop(host.run(&format!("ip link delete tunnel{it}"))));
     }
 }
 
@@ -386,7 +388,8 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
         let _server = Server::start(&bed.wan, 7_000, "cubic");
         let tunnels = [(false, "dstport 4789"); 3];
         let address = tunnel(bed, &tunnels);
-        let connect = format!("timeout 2 {} traffic fetch {address}:7000 --bytes 1 kB", program().display());
+        let connect =
+            format!("timeout 2 {} traffic fetch {address}:7000 --bytes 1 kB", program().display());
         let words = connect.split(' ').collect::<Vec<_>>();
         let _ = Process::start(bed.lan.command(words[0]).args(&words[1..])).finish(LIMIT);
         let status = gateway.status();
