@@ -13,6 +13,7 @@ use tidegate_e2e::{
     Fetch, Process, Server, Testbed, on_each_backend, program, run, send, skip, until,
     witnessed_beside_others,
 };
+use tidegate_wire::build::{Frame, Transport};
 
 on_each_backend! { witnessed_beside_others:
     tunnels_of_hosts_with_the_usual_offloads_carry_tcp
@@ -370,7 +371,8 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
         let status = gateway.status();
         let context = format!("{backend}, {tunnels:?}: {status}");
         let now = of_ports(&status, "split");
-        assert_eq!(now > split, backend == "af-packet", "{context}");
+        // The kernel of a host makes no super-packets for a tunnel in a tunnel.
+        assert_eq!(now > split, backend == "af-packet" && tunnels.len() == 1, "{context}");
         split = now;
         assert_eq!(status["alarms"], serde_json::json!([]), "{context}");
         assert_eq!(status["drops"]["refused"], Value::Null, "{context}");
@@ -378,24 +380,36 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     }
 }
 
+/// A datagram in three tunnels (IP in IP) whose checksum is the sum of its pseudo header, as a sender leaves it.
+fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
+    let mut inner = bed.lan.datagram(&bed.wan, false, (5_000, 6_000), &[7; 64]).bytes();
+    let (ip, udp) = (14, 34);
+    let words = [&inner[ip + 12..ip + 20], &[0, 17], &inner[udp + 4..udp + 6]].concat();
+    let sum: u32 = words.chunks(2).map(|it| u32::from(it[0]) << 8 | u32::from(it[1])).sum();
+    let [_, carry, high, low] = sum.to_be_bytes();
+    let sum = u16::from_be_bytes([high, low]) + u16::from(carry);
+    inner[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    for _ in 0..3 {
+        let around = Frame::ip(bed.lan.v4, bed.wan.v4, Transport::Other(4));
+        let (source, destination) = (bed.lan.mac, bed.wan.mac);
+        inner = Frame { source, destination, payload: inner[ip..].to_vec(), ..around }.bytes();
+    }
+    inner
+}
+
 /// Kills: no look behind the second tunnel, an alarm that does not say what helps.
 #[test]
 fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     witnessed_beside_others(|bed| {
-        bed.lan.offload();
-        bed.wan.offload();
         let gateway = bed.gateway("af-xdp", SHAPED);
-        let _server = Server::start(&bed.wan, 7_000, "cubic");
-        let tunnels = [(false, "dstport 4789"); 3];
-        let address = tunnel(bed, &tunnels);
-        let connect =
-            format!("timeout 2 {} traffic fetch {address}:7000 --bytes 1 kB", program().display());
-        let words = connect.split(' ').collect::<Vec<_>>();
-        let _ = Process::start(bed.lan.command(words[0]).args(&words[1..])).finish(LIMIT);
+        send(&bed.lan, &[unfinished_in_three_tunnels(bed)]);
+        until("the checksum to be counted", LIMIT, || {
+            (of_ports(&gateway.status(), "unfinished") == 1).then_some(())
+        });
         let status = gateway.status();
-        assert!(status["up"]["port"]["unfinished"].as_u64() > Some(0), "{status}");
         let alarm = status["alarms"][0].as_str().unwrap_or_default();
-        assert!(alarm.contains("`ethtool -K PORT tx off`") && alarm.contains("`lan`"), "{status}");
+        assert!(alarm.contains("`ethtool -K PORT tx off`"), "{status}");
+        assert!(alarm.starts_with("`lan` receives"), "{status}");
     });
 }
 
@@ -425,7 +439,7 @@ fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
         assert!((200..2_000).contains(&attempts), "{attempts} attempts for 200 datagrams");
         let status = gateway.status();
         let alarm = status["alarms"][0].as_str().unwrap_or_default();
-        assert!(alarm.starts_with("`wan` has refused 200 frames"), "{status}");
+        assert!(alarm.starts_with("`wan` has refused frames, 200 so far"), "{status}");
         assert!(alarm.contains(":9999 (protocol 17): No buffer space"), "{status}");
     });
 }

@@ -38,7 +38,7 @@ fn refused(port: &PortCounters, last: &Refused, name: &str, other: &str) -> Stri
     let [src, dst] = [key.src, key.dst].map(|end| SocketAddr::new(end.address(), end.port));
     let protocol = key.protocol.0;
     let start = format!(
-        "`{name}` has refused {frames} frames; the last one, of {len} bytes, was from {src} to {dst} \
+        "`{name}` has refused frames, {frames} so far; the last one, of {len} bytes, was from {src} to {dst} \
          (protocol {protocol})"
     );
     match why {
@@ -51,7 +51,7 @@ fn refused(port: &PortCounters, last: &Refused, name: &str, other: &str) -> Stri
 
 fn unfinished(port: &PortCounters, name: &str) -> String {
     format!(
-        "{} frames came to `{name}` with an unfinished checksum inside more tunnels than the gateway reads, and \
+        "`{name}` receives frames with an unfinished checksum inside more tunnels than the gateway reads, {} so far; \
          receivers drop them; run `ethtool -K PORT tx off` for the PORT at the other end of `{name}`",
         port.unfinished
     )
@@ -112,7 +112,10 @@ mod tests {
         };
         let said = of(&seen(120, counters), &ports());
         assert!(said.len() == 1 && said[0].contains("`ethtool -K PORT tx off`"), "{said:?}");
-        assert!(said[0].contains("3 frames came to `wan`"), "{said:?}");
+        assert!(
+            said[0].starts_with("`wan` receives") && said[0].contains("reads, 3 so far"),
+            "{said:?}"
+        );
         assert_eq!(of(&seen(1, PortCounters::default()), &ports()), [""; 0]);
     }
 }
