@@ -3,6 +3,7 @@
 mod rtt;
 mod table;
 mod tracker;
+mod tunnels;
 
 pub use rtt::Rtt;
 pub use table::{FlowTable, IDLE_LIMIT, Inserted};
@@ -33,22 +34,24 @@ pub struct Flow {
     classes: [ClassId; 2],
 }
 
-/// What tells flows apart: the same addresses on another VLAN are other hosts.
+/// What tells flows apart: the same addresses on another VLAN or in another tunnel are other hosts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
     vlan: u16,
+    /// The number of its tunnel.
+    tunnel: u32,
 }
 
 impl Key {
     /// The key that both directions share.
-    const fn of(packet: &Packet, direction: Direction) -> Self {
+    const fn of(packet: &Packet, direction: Direction, tunnel: u32) -> Self {
         let ends = match direction {
             Direction::Up => packet.key,
             Direction::Down => packet.key.reverse(),
         };
-        Self { ends, vlan: packet.vlan }
+        Self { ends, vlan: packet.vlan, tunnel }
     }
 }
 
@@ -150,7 +153,7 @@ impl Flow {
         }
     }
 
-    /// A packet of the flow in `direction`, as filters see it.
+    /// A packet of the flow in `direction`, as filters see it, without its outer headers.
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));

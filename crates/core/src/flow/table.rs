@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 
+use super::tunnels::{NO_TUNNEL, Tunnels};
 use super::{Flow, Key, low_half};
 use crate::Time;
-use crate::packet::{Direction, FlowId, Packet, slot};
+use crate::packet::{Direction, FlowId, Outer, Packet, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
@@ -31,6 +32,7 @@ pub struct FlowTable {
     /// The first flow of each list: as many lists as flows, rounded up to a power of two.
     heads: Vec<u32>,
     slots: Vec<Slot>,
+    tunnels: Tunnels,
     flows: usize,
     seed: FixedState,
     capacity: usize,
@@ -57,6 +59,7 @@ impl FlowTable {
         Self {
             heads: vec![NIL; slot(capacity).next_power_of_two()],
             slots: Vec::with_capacity(slot(capacity)),
+            tunnels: Tunnels::new(seed),
             flows: 0,
             seed: FixedState::with_seed(seed),
             capacity: slot(capacity),
@@ -66,10 +69,21 @@ impl FlowTable {
         }
     }
 
-    /// The flow of `packet`, which goes in `direction`.
+    /// The flow of `packet`, which goes in `direction` and is in no tunnel.
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
-        let key = Key::of(packet, direction);
+        self.find_inside(packet, None, direction)
+    }
+
+    /// The flow of `packet`, which goes in `direction` behind the headers `outer`.
+    #[must_use]
+    pub fn find_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<FlowId> {
+        let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
         let mut at = self.heads[self.list_of(&key)];
         while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
             if flow.key == key {
@@ -80,14 +94,25 @@ impl FlowTable {
         None
     }
 
-    /// Makes a flow for `packet`, which [`find`](Self::find) did not find, and says which had to go
-    /// for it; `None` if there is no room.
-    ///
-    /// `keep` names flows that must not go, such as those with packets waiting.
+    /// [`insert_inside`](Self::insert_inside) for a packet in no tunnel.
     pub fn insert(
         &mut self,
         now: Time,
         packet: &Packet,
+        direction: Direction,
+        keep: impl Fn(FlowId, &Flow) -> bool,
+    ) -> Option<Inserted> {
+        self.insert_inside(now, (packet, None), direction, keep)
+    }
+
+    /// Makes a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did not find,
+    /// and returns the flow that had to go for it. `None` if there is no room.
+    ///
+    /// `keep` names flows that must not go, such as those with packets waiting.
+    pub fn insert_inside(
+        &mut self,
+        now: Time,
+        (packet, outer): (&Packet, Option<&Outer>),
         direction: Direction,
         keep: impl Fn(FlowId, &Flow) -> bool,
     ) -> Option<Inserted> {
@@ -99,7 +124,8 @@ impl FlowTable {
             self.untracked += 1;
             return None;
         };
-        let id = self.place(Flow::new(now, Key::of(packet, direction)));
+        let tunnel = self.tunnels.join(outer, direction);
+        let id = self.place(Flow::new(now, Key::of(packet, direction, tunnel)));
         Some(Inserted { id, evicted })
     }
 
@@ -132,9 +158,22 @@ impl FlowTable {
     /// place was given to another.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            Slot::Used(flow, _) if flow.key == Key::of(packet, direction) => Some(flow),
+            // The flow's own number: a packet that waits says only whether it is in a tunnel.
+            Slot::Used(flow, _)
+                if flow.key == Key::of(packet, direction, flow.key.tunnel)
+                    && packet.has_outer() == (flow.key.tunnel != NO_TUNNEL) =>
+            {
+                Some(flow)
+            }
             _ => None,
         }
+    }
+
+    /// The headers outside the packets of `flow` in `direction`, if it is in a tunnel. The ports are those of the
+    /// packet that came first through the tunnel.
+    #[must_use]
+    pub fn outer(&self, flow: &Flow, direction: Direction) -> Option<Outer> {
+        self.tunnels.get(flow.key.tunnel, direction)
     }
 
     /// Every flow.
@@ -211,6 +250,7 @@ impl FlowTable {
         let list = self.list_of(&self.get(id)?.key);
         let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
         let Slot::Used(flow, after) = freed else { return None };
+        self.tunnels.leave(flow.key.tunnel);
         (self.free, self.flows) = (id.0, self.flows - 1);
         if self.heads[list] == id.0 {
             self.heads[list] = after;
@@ -227,7 +267,7 @@ impl FlowTable {
         Some(flow)
     }
 
-    fn list_of(&self, &Key { ends: key, vlan }: &Key) -> usize {
+    fn list_of(&self, &Key { ends: key, vlan, tunnel }: &Key) -> usize {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(key.src.number());
         hasher.write_u128(key.dst.number());
@@ -235,6 +275,9 @@ impl FlowTable {
         hasher.write_u16(key.dst.port);
         hasher.write_u16(vlan);
         hasher.write_u8(key.protocol.0);
+        if tunnel != NO_TUNNEL {
+            hasher.write_u32(tunnel);
+        }
         slot(low_half(hasher.finish())) & (self.heads.len() - 1)
     }
 }
@@ -278,5 +321,5 @@ impl IndexMut<FlowId> for FlowTable {
     }
 }
 
-// With the head of a list, of which there are at most two, a flow takes 176 to 180 bytes.
-const _: () = assert!(size_of::<Slot>() <= 176);
+// With the head of a list, of which there are at most two, a flow takes 184 to 188 bytes.
+const _: () = assert!(size_of::<Slot>() <= 184);
