@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+};
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Mode, Policy, PolicySet, Profile, Range,
     parse,
@@ -211,8 +213,9 @@ fn filters() -> impl Strategy<Value = Filter> {
     let direction = prop::option::of(prop::sample::select(&Direction::BOTH));
     let addresses = (ranges(ADDRESSES), ranges(ADDRESSES));
     let ports = (ranges(PORTS), ranges(PORTS), ranges(PORTS));
-    (addresses, ports, ranges(OCTETS), ranges(OCTETS), direction).prop_map(
-        |((src, dst), (src_port, dst_port, vlan), protocol, dscp, direction)| Filter {
+    let way = (direction, prop::bool::weighted(0.2));
+    (addresses, ports, ranges(OCTETS), ranges(OCTETS), way).prop_map(
+        |((src, dst), (src_port, dst_port, vlan), protocol, dscp, (direction, inner))| Filter {
             src,
             dst,
             src_port,
@@ -221,8 +224,17 @@ fn filters() -> impl Strategy<Value = Filter> {
             dscp,
             vlan,
             direction,
+            inner,
         },
     )
+}
+
+/// A tunnel with the addresses of `packet`.
+fn behind(packet: &Packet) -> Outer {
+    let (key, kind) = (packet.key, TunnelKind::Gre);
+    let mut outer = Outer::default();
+    outer.push(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true });
+    outer
 }
 
 fn packets() -> impl Strategy<Value = Packet> {
@@ -246,7 +258,8 @@ proptest! {
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
     /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
-    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts.
+    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts; of two headers
+    /// only one looked up, or the later match taken.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
@@ -264,6 +277,13 @@ proptest! {
             for direction in Direction::BOTH {
                 let expected = set.matching(packet, direction).next();
                 prop_assert_eq!(set.lookup(packet, direction), expected);
+            }
+        }
+        for pair in packets.windows(2) {
+            let (packet, outer) = (&pair[0], behind(&pair[1]));
+            for direction in Direction::BOTH {
+                let expected = set.matching_inside(packet, Some(&outer), direction).next();
+                prop_assert_eq!(set.lookup_inside(packet, Some(&outer), direction), expected);
             }
         }
     }
@@ -314,6 +334,7 @@ proptest! {
             dscp: both(&wide.dscp, &mask.dscp),
             vlan: both(&wide.vlan, &mask.vlan),
             direction: wide.direction.or(mask.direction),
+            inner: wide.inner,
         };
         let (narrows, widens) = (narrow.specificity(), wide.specificity());
         prop_assert!(narrows >= widens);

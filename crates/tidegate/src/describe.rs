@@ -404,6 +404,7 @@ pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
     ];
     fields.retain(|(_, text)| !text.is_empty());
     fields.extend(filter.direction.map(|direction| ("direction", direction.name().to_owned())));
+    fields.extend(filter.inner.then(|| ("inner", "true".to_owned())));
     fields
 }
 

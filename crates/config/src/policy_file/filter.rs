@@ -157,6 +157,7 @@ pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
         dscp: dscp?,
         vlan: vlan?,
         direction: raw.direction.as_ref().map(|it| *it.get_ref()),
+        inner: raw.inner.as_ref().is_some_and(|it| it.get_ref().0),
     })
 }
 
