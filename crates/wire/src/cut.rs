@@ -14,6 +14,9 @@ use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 /// bits are for [`rewrite`](crate::rewrite()) to say. A wrong checksum stays wrong by the same amount, so
 /// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
 /// [left to a NIC](Checksum::Partial).
+///
+/// Bytes of `head` behind the TCP header stand where `frame` has padding or a trailer. They become zero, as
+/// padding is (IEEE 802.3, section 3.2.7).
 pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {
     let mut packet = Packet::default();
     describe(frame, u32::try_from(frame.len()).unwrap_or(u32::MAX), &mut packet);
@@ -26,9 +29,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     let header_len = u32::from(*frame.get(at + 12)? >> 4) * 4;
     let starts = at + usize::try_from(header_len).ok()?;
     let bytes = frame.get(starts..)?.get(..usize::try_from(payload).ok()?)?;
-    if head.len() < starts {
-        return None;
-    }
+    head.get_mut(starts..)?.fill(0);
     let transport = u32::try_from(starts.checked_sub(network)?).ok()?;
     match packet.network {
         Network::Opaque => return None,
