@@ -10,7 +10,7 @@ use super::opening::Openings;
 use super::tunnels::{NO_TUNNEL, Tunnels};
 use super::{Flow, Key, TICK_BITS, low_half, ticks};
 use crate::Time;
-use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Outer, Packet, TcpFlags, slot};
+use crate::packet::{Direction, FlowId, NO_VLAN, Outer, Packet, TcpFlags, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
