@@ -162,8 +162,12 @@ fn leave_to_nic(frame: &mut [u8]) {
     let len = frame.len() - at;
     let [src, dst] = [packet.key.src.address(), packet.key.dst.address()];
     let mut words = match (src, dst) {
-        (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => [src.octets(), dst.octets()].concat(),
-        (std::net::IpAddr::V6(src), std::net::IpAddr::V6(dst)) => [src.octets(), dst.octets()].concat(),
+        (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
+            [src.octets(), dst.octets()].concat()
+        }
+        (std::net::IpAddr::V6(src), std::net::IpAddr::V6(dst)) => {
+            [src.octets(), dst.octets()].concat()
+        }
         _ => panic!("of one version"),
     };
     words.extend([0, 6]);
