@@ -286,10 +286,10 @@ pub struct Flow {
     pub limit: String,
 }
 
-/// A tunnel around a flow. Its ports are those of the first packet through it.
+/// A tunnel around a flow. The ports are those of the first packet through the tunnel.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Tunnel {
-    /// Its protocol, such as "vxlan".
+    /// Tunnel protocol, such as "vxlan".
     pub kind: String,
     /// The VNI of VXLAN and GENEVE, or the key of GRE.
     pub id: Option<u32>,
