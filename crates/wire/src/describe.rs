@@ -38,19 +38,24 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
 ///
 /// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
 /// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
-/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function adds the
-/// headers of tunnels to `outer`, which is empty before.
+/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function puts
+/// the headers of tunnels into `outer`, which is `None` before.
 pub fn describe_innermost(
     head: &[u8],
     len: u32,
     packet: &mut Packet,
-    outer: &mut Outer,
+    outer: &mut Option<Outer>,
 ) -> Option<Oddity> {
     read(head, len, packet, Some(outer))
 }
 
 #[inline]
-fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -> Option<Oddity> {
+fn read(
+    head: &[u8],
+    len: u32,
+    packet: &mut Packet,
+    outer: Option<&mut Option<Outer>>,
+) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());

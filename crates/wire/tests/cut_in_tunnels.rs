@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tidegate_core::Packet;
-use tidegate_core::packet::Outer;
 use tidegate_wire::build::{Frame, Link, Network, Transport};
 use tidegate_wire::{Checksum, cut, describe_innermost};
 
@@ -72,9 +71,9 @@ fn built(payload: &[u8], inner_v6: bool, tunnels: &[(Kind, bool)]) -> Vec<u8> {
 }
 
 fn described(frame: &[u8]) -> Packet {
-    let (mut packet, mut outer) = (Packet::default(), Outer::default());
+    let mut packet = Packet::default();
     let len = u32::try_from(frame.len()).unwrap();
-    describe_innermost(frame, len, &mut packet, &mut outer);
+    describe_innermost(frame, len, &mut packet, &mut None);
     packet
 }
 
