@@ -166,7 +166,7 @@ fn the_first_weight_that_matches_counts() {
     };
     let weight = |text, weight| FlowWeight { filter: from(text), weight };
     let weights = conditioning(vec![weight("10.0.0.1", 4), weight("10.0.0.0/8", 2)]);
-    let of = |src| weights.weight_of(&packet((src, 1), ([1, 1, 1, 1], 1)), Direction::Up);
+    let of = |src| weights.weight_of(&packet((src, 1), ([1, 1, 1, 1], 1)), None, Direction::Up);
     assert_eq!((of([10, 0, 0, 1]), of([10, 0, 0, 2]), of([11, 0, 0, 1])), (4, 2, 1));
 }
 

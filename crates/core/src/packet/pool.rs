@@ -268,7 +268,7 @@ impl PacketPool {
     /// The key of the outermost header of a packet.
     #[must_use]
     pub fn outermost(&self, id: &PacketId) -> FlowKey {
-        self.outer(id).and_then(Outer::key).unwrap_or(self[id].key)
+        self.outer(id).and_then(Outer::key).unwrap_or_else(|| self[id].key)
     }
 
     /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates room for all packets.

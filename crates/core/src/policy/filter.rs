@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, FlowKey, Packet, Protocol};
+use crate::packet::{Direction, FlowKey, Outer, Packet, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
@@ -27,6 +27,9 @@ pub struct Filter {
     pub vlan: Vec<Range<u16>>,
     /// The way it crosses the gateway; `None` for both.
     pub direction: Option<Direction>,
+    /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
+    /// differ for packets in tunnels. DS codepoint and VLAN are always those of the outermost headers.
+    pub inner: bool,
 }
 
 /// The values from `first` to `last`, both included.
@@ -43,10 +46,22 @@ pub(super) const IPV4: Range<u128> =
     Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
 
 impl Filter {
-    /// Whether `packet`, crossing in `direction`, is one of them.
+    /// Whether `packet`, crossing in `direction` in no tunnel, is one of them.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
-        let key = &packet.key;
+        self.matches_inside(packet, None, direction)
+    }
+
+    /// Whether `packet`, crossing in `direction` behind the headers `outer`, is one of them.
+    #[must_use]
+    pub fn matches_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> bool {
+        let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
+        let key = &outermost.unwrap_or(packet.key);
         self.accepts(protocol_number(key))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
@@ -76,6 +91,11 @@ impl Filter {
     /// Returns `true` if the filter has a condition on a port.
     const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
+    }
+
+    /// Returns `true` if the filter has a condition that depends on the header it is matched with.
+    const fn asks_for_key(&self) -> bool {
+        self.asks_for_ip() || self.asks_for_ports() || !self.protocol.is_empty()
     }
 
     /// Returns `true` if the filter names protocols or ports.
@@ -111,7 +131,8 @@ impl Filter {
     /// May say no where only several values together show it: never yes where one packet differs.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        self.direction.is_none_or(|only| other.direction == Some(only))
+        (self.inner == other.inner || !self.asks_for_key())
+            && self.direction.is_none_or(|only| other.direction == Some(only))
             && contains(&self.src, &other.src)
             && contains(&self.dst, &other.dst)
             && contains(&self.src_port, &other.src_port)
