@@ -47,7 +47,7 @@ struct Key {
 }
 
 impl Key {
-    /// The key of a flow whose directions have the VLAN of `packet`.
+    /// The key of a flow in `tunnel` whose directions have the VLAN of `packet`.
     const fn of(packet: &Packet, direction: Direction, tunnel: u32) -> Self {
         let ends = match direction {
             Direction::Up => packet.key,

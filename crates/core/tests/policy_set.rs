@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+};
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Mode, Policy, PolicySet, Profile, Range,
     parse,
@@ -212,12 +214,22 @@ fn filters() -> impl Strategy<Value = Filter> {
     let addresses = (ranges(ADDRESSES), ranges(ADDRESSES));
     let vlans = (ranges(PORTS), ranges(PORTS));
     let ports = (ranges(PORTS), ranges(PORTS), vlans);
-    (addresses, ports, ranges(OCTETS), ranges(OCTETS), direction).prop_map(
-        |((src, dst), (src_port, dst_port, (vlan, inner_vlan)), protocol, dscp, direction)| {
+    let way = (direction, prop::bool::weighted(0.2));
+    (addresses, ports, ranges(OCTETS), ranges(OCTETS), way).prop_map(
+        |((src, dst), (src_port, dst_port, vlans), protocol, dscp, (direction, inner))| {
+            let (vlan, inner_vlan) = vlans;
             let of_headers = Filter { src, dst, src_port, dst_port, protocol, ..Filter::default() };
-            Filter { dscp, vlan, inner_vlan, direction, ..of_headers }
+            Filter { dscp, vlan, inner_vlan, direction, inner, ..of_headers }
         },
     )
+}
+
+/// A tunnel with the addresses of `packet`.
+fn behind(packet: &Packet) -> Outer {
+    let (key, kind) = (packet.key, TunnelKind::Gre);
+    let mut outer = Outer::default();
+    outer.push(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true });
+    outer
 }
 
 fn packets() -> impl Strategy<Value = Packet> {
@@ -250,7 +262,8 @@ proptest! {
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
     /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
-    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts.
+    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts; of two headers
+    /// only one looked up, or the later match taken.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
@@ -268,6 +281,14 @@ proptest! {
             for direction in Direction::BOTH {
                 let expected = set.matching_inside(packet, outer.as_ref(), direction).next();
                 prop_assert_eq!(set.lookup_inside(packet, outer.as_ref(), direction), expected);
+            }
+        }
+        for pair in packets.windows(2) {
+            let ((packet, tagged), mut outer) = (&pair[0], behind(&pair[1].0));
+            outer.second_vlan = tagged.as_ref().map_or(NO_VLAN, |it| it.second_vlan);
+            for direction in Direction::BOTH {
+                let expected = set.matching_inside(packet, Some(&outer), direction).next();
+                prop_assert_eq!(set.lookup_inside(packet, Some(&outer), direction), expected);
             }
         }
     }

@@ -158,7 +158,7 @@ pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
         vlan: vlan?,
         inner_vlan: inner_vlan?,
         direction: raw.direction.as_ref().map(|it| *it.get_ref()),
-        inner: false,
+        inner: raw.inner.as_ref().is_some_and(|it| it.get_ref().0),
     })
 }
 

@@ -27,7 +27,7 @@ use crate::read::{
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
-use crate::values::Period;
+use crate::values::{Flag, Period};
 
 tables! {
     /// A policy file: what the gateway stands between, and what it does with the traffic.
@@ -323,6 +323,9 @@ tables! {
         "vlan" => vlan: Option<Spanned<Tags>>,
         /// "up" from the LAN to the WAN, "down" back. Default: both, each on its own.
         "direction" => direction: Option<Spanned<Direction>>,
+        /// Addresses, ports and protocol of packets in unencrypted tunnels: true for those of the innermost
+        /// header, false for those of the outermost one. Default: false.
+        "inner" => inner: Option<Spanned<Flag>>,
     }
 
     /// VLAN tags of a frame, each a value or a list.

@@ -217,6 +217,7 @@ fn filter() -> impl Strategy<Value = Table> {
         maybe("dscp", several(&["0", "10", "46"])),
         maybe("vlan", prop_oneof![several(&["100", "200-299", "none"]), written(TWO_TAGS)]),
         maybe("direction", written(&["\"up\"", "\"down\""])),
+        maybe("inner", written(&["true", "false"])),
     ])
     .prop_perturb(|mut filter, mut random| {
         let ports = filter.contains_key("src_port") || filter.contains_key("dst_port");

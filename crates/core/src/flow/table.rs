@@ -182,6 +182,7 @@ impl FlowTable {
         let key = Key::of(packet, direction, self.tunnels.join(outer, direction));
         let id = self.place(Flow::new(now, key));
         if let Some(tcp) = &packet.tcp
+            && key.tunnel == NO_TUNNEL
             && tcp.flags.any(TcpFlags::SYN)
             && !tcp.flags.any(TcpFlags::ACK)
         {

@@ -241,8 +241,10 @@ impl FlowSurvey {
     #[must_use]
     pub fn report(mut self) -> Vec<FlowReport> {
         let mut seen = BTreeSet::new();
-        self.reports
-            .retain(|it| seen.insert((it.src.clone(), it.dst.clone(), it.protocol, it.direction)));
+        self.reports.retain(|it| {
+            let ends = (it.src.clone(), it.dst.clone(), it.tunnels.clone());
+            seen.insert((ends, it.protocol, it.direction))
+        });
         self.reports
     }
 

@@ -271,6 +271,12 @@ impl PacketPool {
         self.outer(id).and_then(Outer::key).unwrap_or_else(|| self[id].key)
     }
 
+    /// Returns `true` if the packet is in a tunnel.
+    #[must_use]
+    pub fn is_tunnelled(&self, id: &PacketId) -> bool {
+        self.outer(id).is_some_and(|outer| !outer.tunnels().is_empty())
+    }
+
     /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates room for all packets.
     pub fn set_outer(&mut self, id: &PacketId, outer: Outer) {
         let has = !outer.is_empty();

@@ -97,7 +97,7 @@ impl Filter {
     }
 
     /// Returns `true` if the filter has a condition that depends on the header it is matched with.
-    const fn asks_for_key(&self) -> bool {
+    pub(super) const fn asks_for_key(&self) -> bool {
         self.asks_for_ip() || self.asks_for_ports() || !self.protocol.is_empty()
     }
 

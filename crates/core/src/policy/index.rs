@@ -237,8 +237,11 @@ fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     ]
 }
 
-/// The headers that `filter` reads.
+/// The headers that `filter` reads. Empty if it accepts any header.
 fn headers(filter: &Filter) -> Vec<Range<u16>> {
+    if !filter.asks_for_key() {
+        return Vec::new();
+    }
     let other = if filter.inner { INNERMOST } else { OUTERMOST };
     [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
