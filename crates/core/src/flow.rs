@@ -40,7 +40,7 @@ pub struct Flow {
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
-    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join).
+    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join_inside).
     vlans: [u16; 2],
     /// The number of its tunnel.
     tunnel: u32,
@@ -60,8 +60,8 @@ impl Key {
     fn has(&self, packet: &Self, direction: Direction) -> bool {
         let at = direction.index();
         self.vlans[at] == packet.vlans[at]
-            && self.tunnel == packet.tunnel
             && self.ends == packet.ends
+            && self.tunnel == packet.tunnel
     }
 
     const fn is_joined(&self) -> bool {

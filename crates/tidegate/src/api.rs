@@ -589,6 +589,10 @@ pub struct Question {
     /// VLAN identifier [default: untagged]
     #[arg(long)]
     pub vlan: Option<u16>,
+    /// VLAN identifier of the second tag [default: none]
+    #[arg(long, value_name = "VLAN")]
+    #[serde(default)]
+    pub inner_vlan: Option<u16>,
     /// "up" from the LAN to the WAN, or "down"
     #[arg(long, default_value = "up")]
     pub direction: String,

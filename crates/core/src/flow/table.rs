@@ -91,7 +91,6 @@ impl FlowTable {
     ) -> Option<FlowId> {
         let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
         if self.joined > 0
-            && key.tunnel == NO_TUNNEL
             && let Some(joined) = self.find_in(self.list(&key, JOINED), &key, direction)
         {
             return Some(joined);
@@ -110,23 +109,31 @@ impl FlowTable {
         None
     }
 
-    /// Joins `packet`, which [`find`](Self::find) did not find, to the flow of the SYN that it answers. The
-    /// directions of this flow then have different VLANs.
+    /// [`join_inside`](Self::join_inside) for a packet in no tunnel.
+    pub fn join(&mut self, packet: &Packet, direction: Direction) -> Option<FlowId> {
+        self.join_inside(packet, None, direction)
+    }
+
+    /// Joins `packet`, which [`find_inside`](Self::find_inside) did not find, to the flow of the SYN that it
+    /// answers. The directions of this flow then have different VLANs.
     ///
     /// The packet must be a SYN with ACK that acknowledges the SYN's number + 1, or the data in the SYN too. Each
-    /// direction must have been seen under one tag only, so that tenants with equal addresses stay apart. Flows
-    /// in tunnels are not joined.
-    pub fn join(&mut self, packet: &Packet, direction: Direction) -> Option<FlowId> {
-        let tcp = packet.tcp.as_ref().filter(|_| !packet.has_outer())?;
+    /// direction must have been seen under one tag only, so that tenants with equal addresses stay apart.
+    pub fn join_inside(
+        &mut self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<FlowId> {
+        let tcp = packet.tcp.as_ref()?;
         if !(tcp.flags.any(TcpFlags::SYN) && tcp.flags.any(TcpFlags::ACK)) {
             return None;
         }
-        let key = Key::of(packet, direction, NO_TUNNEL);
+        let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
         let (id, number) = self.openings.find(self.hash(&key, JOINED))?;
         let flow = self.get(id)?;
         let sent = flow.tracker.next_seq(direction.reverse())?;
-        let answers = flow.key.ends == key.ends
-            && flow.key.tunnel == NO_TUNNEL
+        let answers = (flow.key.ends, flow.key.tunnel) == (key.ends, key.tunnel)
             && !flow.key.is_joined()
             && flow.tracker.is_half_open()
             && flow.packets(direction) == 0
@@ -190,8 +197,7 @@ impl FlowTable {
         let is_rival = |other: FlowId| {
             let flow = slots.get(slot(other.0)).and_then(Slot::flow);
             other != opened.0
-                && flow
-                    .is_some_and(|flow| (flow.key.ends, flow.key.tunnel) == (key.ends, key.tunnel))
+                && flow.is_some_and(|it| (it.key.ends, it.key.tunnel) == (key.ends, key.tunnel))
         };
         self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
@@ -343,9 +349,9 @@ impl FlowTable {
         self.unlink(id);
         let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
         let Slot::Used(flow, _) = freed else { return None };
+        self.tunnels.leave(flow.key.tunnel);
         (self.free, self.flows) = (id.0, self.flows - 1);
         self.joined -= usize::from(flow.key.is_joined());
-        self.tunnels.leave(flow.key.tunnel);
         Some(flow)
     }
 
@@ -357,6 +363,7 @@ impl FlowTable {
         slot(low_half(self.hash(key, vlan))) & (self.heads.len() - 1)
     }
 
+    /// Hash of `key` with `vlan` in place of its VLANs.
     fn hash(&self, &Key { ends, tunnel, .. }: &Key, vlan: u16) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(ends.src.number());

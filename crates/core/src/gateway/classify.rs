@@ -47,7 +47,7 @@ impl Gateway {
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
         let (packet, outer) = (&self.pool[id], self.pool.outer(id));
         let known = self.flows.find_inside(packet, outer, direction);
-        if let Some(flow) = known.or_else(|| self.flows.join(packet, direction)) {
+        if let Some(flow) = known.or_else(|| self.flows.join_inside(packet, outer, direction)) {
             return Some(flow);
         }
         let (aggregates, links) = (&self.aggregates, &self.links);

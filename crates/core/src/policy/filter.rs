@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, FlowKey, Outer, Packet, Protocol};
+use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
@@ -25,6 +25,8 @@ pub struct Filter {
     pub dscp: Vec<Range<u8>>,
     /// Outermost VLAN identifiers.
     pub vlan: Vec<Range<u16>>,
+    /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
+    pub inner_vlan: Vec<Range<u16>>,
     /// The way it crosses the gateway; `None` for both.
     pub direction: Option<Direction>,
     /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
@@ -69,6 +71,7 @@ impl Filter {
             && within(&self.dst_port, key.dst.port)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
+            && within(&self.inner_vlan, second_vlan(outer))
             && self.direction.is_none_or(|only| only == direction)
     }
 
@@ -139,6 +142,7 @@ impl Filter {
             && contains(&self.dst_port, &other.dst_port)
             && contains(&self.dscp, &other.dscp)
             && contains(&self.vlan, &other.vlan)
+            && contains(&self.inner_vlan, &other.inner_vlan)
             && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
@@ -153,6 +157,7 @@ impl Filter {
             breadth(&self.protocol, 8),
             breadth(&self.dscp, 6),
             breadth(&self.vlan, 12),
+            breadth(&self.inner_vlan, 12),
             self.direction.map_or(ANY, |_| (1, 0)),
         ];
         Specificity {
@@ -165,6 +170,11 @@ impl Filter {
 /// The IP protocol of packets with this key, as filters see it; [`OPAQUE_NUMBER`] of frames without IP.
 pub(super) fn protocol_number(key: &FlowKey) -> u16 {
     if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
+}
+
+/// The second VLAN identifier of a packet behind the headers `outer`.
+pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
+    outer.map_or(NO_VLAN, |outer| outer.second_vlan)
 }
 
 /// The protocol of frames without IP: one more than the last IP protocol.
@@ -182,7 +192,7 @@ const OPAQUE_NUMBER: u16 = 256;
 pub struct Specificity {
     pinned: u32,
     /// Values accepted beyond the first, by field.
-    others: Reverse<[u128; 8]>,
+    others: Reverse<[u128; 9]>,
 }
 
 impl Specificity {

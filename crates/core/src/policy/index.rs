@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-use super::filter::{Filter, Range, merged, protocol_number};
+use super::filter::{Filter, Range, merged, protocol_number, second_vlan};
 use crate::packet::{Direction, FlowKey, Outer, Packet, slot};
 
 /// Finds the first filter that matches a packet.
@@ -35,8 +35,8 @@ pub(super) struct Index {
     inner: bool,
 }
 
-/// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header.
-const NUMBERS: usize = 7;
+/// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header, second VLAN.
+const NUMBERS: usize = 8;
 
 /// The header by which a packet is looked up: the only one, or of a packet in a tunnel one of two.
 const ONLY: u16 = 0;
@@ -96,28 +96,30 @@ impl Index {
         outer: Option<&Outer>,
         direction: Direction,
     ) -> Option<u32> {
+        let second = second_vlan(outer);
         let Some(outermost) = outer.and_then(Outer::key) else {
-            return self.first_by((&packet.key, ONLY), packet, direction);
+            return self.first_by((&packet.key, ONLY), packet, second, direction);
         };
-        let first = self.first_by((&outermost, OUTERMOST), packet, direction);
+        let first = self.first_by((&outermost, OUTERMOST), packet, second, direction);
         if !self.inner {
             return first;
         }
-        let inside = self.first_by((&packet.key, INNERMOST), packet, direction);
+        let inside = self.first_by((&packet.key, INNERMOST), packet, second, direction);
         [first, inside].into_iter().flatten().min()
     }
 
-    /// The first filter that matches `packet` by a header with `key`.
+    /// The first filter that matches `packet`, with the `second` VLAN identifier, by a header with `key`.
     fn first_by(
         &self,
         (key, header): (&FlowKey, u16),
         packet: &Packet,
+        second: u16,
         direction: Direction,
     ) -> Option<u32> {
         let protocol = protocol_number(key);
         let way = u16::from(direction == Direction::Down);
-        let numbers =
-            [key.src.port, key.dst.port, protocol, packet.dscp.into(), packet.vlan, way, header];
+        let (ports, dscp) = ((key.src.port, key.dst.port), packet.dscp.into());
+        let numbers = [ports.0, ports.1, protocol, dscp, packet.vlan, way, header, second];
         let mut sets = [0; NUMBERS + 2];
         for (axis, value) in self.addresses.iter().zip([key.src.number(), key.dst.number()]) {
             if let Some(axis) = axis {
@@ -231,6 +233,7 @@ fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
         filter.vlan.clone(),
         way.map(|way| Range { first: way, last: way }).into_iter().collect(),
         if inner { headers(filter) } else { Vec::new() },
+        filter.inner_vlan.clone(),
     ]
 }
 

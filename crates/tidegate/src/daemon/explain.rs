@@ -95,6 +95,7 @@ fn differs_in(filter: &Filter, packet: Seen<'_>, direction: Direction) -> Option
         ("dst_port", Filter { dst_port: filter.dst_port.clone(), ..any() }),
         ("dscp", Filter { dscp: filter.dscp.clone(), ..any() }),
         ("vlan", Filter { vlan: filter.vlan.clone(), ..any() }),
+        ("vlan.inner", Filter { inner_vlan: filter.inner_vlan.clone(), ..any() }),
     ];
     let differs = alone.iter().find(|(_, filter)| !matches(filter));
     differs.map(|(name, _)| (*name).to_owned())
@@ -144,8 +145,17 @@ fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     Ok((Packet { key, network, vlan, dscp: dscp.first, ..Packet::default() }, direction))
 }
 
-/// The tunnel that the packet is in.
+/// The headers around the packet: the second VLAN tag, and the tunnel that it is in.
 fn outer(question: &Question) -> Result<Option<Outer>, Failure> {
+    let mut outer = Outer::default();
+    outer.second_vlan = question.inner_vlan.unwrap_or(NO_VLAN);
+    if let Some(tunnel) = tunnel(question)? {
+        outer.push(tunnel);
+    }
+    Ok((!outer.is_empty()).then_some(outer))
+}
+
+fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
     let (Some(src), Some(dst)) = (&question.tunnel_src, &question.tunnel_dst) else {
         return Ok(None);
     };
@@ -167,9 +177,7 @@ fn outer(question: &Question) -> Result<Option<Outer>, Failure> {
     };
     let (src, dst) = (endpoint(src, port), endpoint(dst, port));
     let key = FlowKey { src, dst, protocol: Protocol(protocol) };
-    let mut outer = Outer::default();
-    outer.push(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true });
-    Ok(Some(outer))
+    Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
 /// Both addresses; one that is not given is the unspecified one of the other's family.
@@ -235,5 +243,29 @@ mod tests {
         assert!(!only.matches(&flow("2001:db8::1", 443), Direction::Down));
         assert!(!only.matches(&flow("2001:db8::2", 443), Direction::Up));
         assert!(!only.matches(&flow("2001:db8::1", 80), Direction::Up));
+    }
+
+    /// Kills: the second tag left out of the packet, or of the fields in which a policy differs.
+    #[test]
+    fn the_second_tag_of_a_packet_decides() {
+        let text = "[gateway]\nlan = \"a\"\nwan = \"b\"\n[[policy]]\nname = \"customer\"\naction = \"pass\"\n\
+                    match = { vlan = { outer = 100, inner = 20 } }\n";
+        let config = crate::config::parse("it.toml", text, None).0.unwrap();
+        let ask = |inner_vlan| {
+            let question = Question {
+                dst: Some("10.0.0.1".to_owned()),
+                protocol: "tcp".to_owned(),
+                dscp: "DF".to_owned(),
+                direction: "up".to_owned(),
+                vlan: Some(100),
+                inner_vlan,
+                ..Question::default()
+            };
+            let explained = explain(&config, &question).unwrap();
+            (explained.policy, explained.policies[0].differs_in.clone())
+        };
+        assert_eq!(ask(Some(20)), (Some("customer".to_owned()), None));
+        assert_eq!(ask(Some(21)), (None, Some("vlan.inner".to_owned())));
+        assert_eq!(ask(None), (None, Some("vlan.inner".to_owned())));
     }
 }
