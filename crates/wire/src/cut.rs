@@ -1,7 +1,7 @@
-//! An ACK of its own made of the headers of data that carried it.
+//! Makes a pure ACK of the headers of a data segment.
 //!
-//! The TCP header moves nowhere, so each header outside it becomes shorter by the payload and the trailer. In an
-//! outer checksum, a TCP segment with a right checksum counts as the complement of its pseudo header, whatever its bytes.
+//! The TCP header keeps its place, so each header outside it states a length that is shorter by the payload. A TCP
+//! segment with a right checksum has the complement of its pseudo header as its sum. Outer checksums use that sum.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::Outer;
