@@ -35,7 +35,7 @@ pub struct Flow {
     classes: [ClassId; 2],
 }
 
-/// What tells flows apart: the same addresses on another VLAN or in another tunnel are other hosts.
+/// The key of a flow. The same addresses on another VLAN or in another tunnel are other hosts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Key {
     /// In the direction up: the LAN host is the source.

@@ -258,7 +258,7 @@ pub struct FlowReport {
 /// A tunnel around a flow. The ports are those of the first packet of any flow through the tunnel.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct TunnelReport {
-    /// Its protocol, such as "vxlan".
+    /// Tunnel protocol, such as "vxlan".
     pub kind: &'static str,
     /// The VNI of VXLAN and GENEVE, or the key of GRE.
     pub id: Option<u32>,

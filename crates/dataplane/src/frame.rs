@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod acks;
 
-use tidegate_core::packet::{FrameCopy, Outer};
+use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
 use tidegate_wire::{Checksum, cut, describe_innermost, rewrite, segment};
 
@@ -20,7 +20,7 @@ pub(crate) fn arrive(
     now: Time,
     counters: &mut PortCounters,
 ) {
-    let (described, mut outer) = (&mut pool[packet], Outer::default());
+    let (described, mut outer) = (&mut pool[packet], None);
     let oddity = describe_innermost(&memory.bytes(packet, len), len, described, &mut outer);
     oddity.into_iter().for_each(|it| counters.oddities.count(it));
     described.arrived = now;
@@ -31,7 +31,7 @@ pub(crate) fn arrive(
         // Nobody but this machine sees the checksum as it is.
         described.checksum = 0;
     }
-    if !outer.is_empty() {
+    if let Some(outer) = outer {
         pool.set_outer(packet, outer);
     }
     if pool.keeps_sack() && pool[packet].tcp.is_some_and(|tcp| tcp.has_sack) {

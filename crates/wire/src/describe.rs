@@ -7,9 +7,12 @@ mod link;
 mod oddity;
 mod transport;
 
+use std::ops::Range;
+
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
 
+pub(crate) use ip::behind_extensions;
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
@@ -38,19 +41,24 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
 ///
 /// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
 /// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
-/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function adds the
-/// headers of tunnels and the second VLAN tag to `outer`, which is empty before.
+/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function puts the
+/// headers of tunnels and the second VLAN tag into `outer`, which is `None` before.
 pub fn describe_innermost(
     head: &[u8],
     len: u32,
     packet: &mut Packet,
-    outer: &mut Outer,
+    outer: &mut Option<Outer>,
 ) -> Option<Oddity> {
     read(head, len, packet, Some(outer))
 }
 
 #[inline]
-fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -> Option<Oddity> {
+fn read(
+    head: &[u8],
+    len: u32,
+    packet: &mut Packet,
+    outer: Option<&mut Option<Outer>>,
+) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
@@ -68,7 +76,9 @@ fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -
         }
     }
     if let Some(outer) = outer {
-        outer.second_vlan = frame.second_vlan;
+        if frame.second_vlan != NO_VLAN {
+            outer.get_or_insert_default().second_vlan = frame.second_vlan;
+        }
         if described.is_ok() && inside::may_be(&frame, packet) {
             described = inside::look(&mut frame, packet, outer);
         }
@@ -81,6 +91,13 @@ pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     let mut frame = Cursor::new(frame, frame.len());
     link::skip(&mut frame, &mut Packet::default()).ok()?;
     Some(frame.session).filter(|at| *at > 0)
+}
+
+/// What the link-layer headers of `frame` carry: where it begins, and where it ends; and the ethertype before it.
+pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
+    let mut cursor = Cursor::new(frame, frame.len());
+    let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;
+    Some((network, cursor.at..cursor.end, cursor.ethertype))
 }
 
 /// Marks `packet` as control traffic from `source`.
