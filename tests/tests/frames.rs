@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use tidegate_e2e::{Recorder, Testbed, hex, on_each_backend, pause, send};
-use tidegate_wire::build::{Frame, Link};
+use serde_json::Value;
+use tidegate_e2e::{Process, Recorder, Testbed, hex, on_each_backend, pause, send, until};
+use tidegate_wire::build::{Frame, Link, Transport};
 
 on_each_backend! { witnessed_beside_others:
     tagged_frames_cross_byte_for_byte
     frames_of_any_ethertype_cross_byte_for_byte
     a_vlan_is_policed_apart_from_the_others
+    a_policy_for_a_host_has_all_its_ip_packets
+    a_customer_inside_the_vlan_of_a_provider_is_policed_apart
     the_receiver_sees_which_packets_were_in_profile
     shaped_packets_of_a_flow_stay_in_order
+    every_frame_counts_where_it_went
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -106,6 +110,80 @@ action = "police-drop"
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
 }
 
+/// Kills: IP protocol 0, a PPP protocol field of one byte, SNAP, a priority tag, or a length beyond the frame,
+/// by which packets of a host escape its policy.
+fn a_policy_for_a_host_has_all_its_ip_packets(bed: &Testbed, backend: &str) {
+    let source = bed.lan.v4;
+    let gateway = bed.gateway(
+        backend,
+        &format!(
+            r#"
+[[policy]]
+name = "host"
+match = {{ src = "{source}", vlan = "none" }}
+profile = {{ mean = "1 kbit/s", burst = "5000 B" }}
+action = "police-drop"
+"#
+        ),
+    );
+    let plain = |n| datagram(bed, false, n, 1_000 - 42);
+    let frames: Vec<Frame> = (0..10).map(plain).collect();
+    crosses(bed, &frames, &frames[..5], &gateway.said());
+
+    // The next token for a frame comes after 8 s.
+    let bytes = plain(10).bytes();
+    let (macs, ip) = (&bytes[..12], &bytes[14..]);
+    let len = |more: usize| u16::try_from(ip.len() + more).expect("short").to_be_bytes();
+    let behind = |header: &[u8]| [macs, header, ip].concat();
+    let pppoe = [&[0x88, 0x64, 0x11, 0, 0, 9][..], &len(1), &[0x21]].concat();
+    let snap = [&len(8)[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
+    let mut zero = plain(11);
+    zero.ip_mut().expect("it is IP").transport = Transport::Other(0);
+    let mut longer = bytes.clone();
+    longer[16] = 0xff;
+    let escapes =
+        [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
+    let recorder = Recorder::start(&bed.wan);
+    send(&bed.lan, &escapes);
+    // A frame that no policy is for shows that those before it have crossed, or never will.
+    let last = bed.lan.datagram(&bed.wan, true, (5_000, 9), &[7; 64]).bytes();
+    send(&bed.lan, std::slice::from_ref(&last));
+    let is_ours = |frame: &[u8]| frame == last || escapes.iter().any(|it| it == frame);
+    let arrived = recorder.frames(1, LIMIT, is_ours);
+    assert_eq!(
+        arrived.iter().map(|it| hex(it)).collect::<Vec<_>>(),
+        [hex(&last)],
+        "{}",
+        gateway.said()
+    );
+    let dropped = || gateway.status()["drops"]["out-of-profile"].as_u64();
+    until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
+}
+
+/// Kills: the second tag not read, or read from the first; `{ inner }` that matches any tag.
+fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "customer"
+match = { vlan = { outer = 100, inner = 20 } }
+profile = { mean = "1 kbit/s", burst = "5000 B" }
+action = "police-drop"
+"#,
+    );
+    let on = |vlans: [u16; 2], n| {
+        let mut frame = datagram(bed, false, n, 1_000 - 50);
+        frame.link = vlans.map(Link::vlan).to_vec();
+        frame
+    };
+    for vlans in [[100, 21], [20, 100], [100, 20]] {
+        let frames: Vec<Frame> = (0..10).map(|n| on(vlans, n)).collect();
+        let expected = if vlans == [100, 20] { &frames[..5] } else { &frames[..] };
+        crosses(bed, &frames, expected, &gateway.said());
+    }
+}
+
 fn the_receiver_sees_which_packets_were_in_profile(bed: &Testbed, backend: &str) {
     let (af11, af13) = (10, 14);
     let gateway = bed.gateway(
@@ -154,4 +232,102 @@ queue = "per-flow"
         let expected = frames.iter().skip(which).step_by(2).map(Frame::bytes);
         assert!(of_flow.cloned().eq(expected), "flow {which}: {}", gateway.said());
     }
+}
+
+/// Frames and bytes of one direction, by the ways that a frame can take.
+#[derive(Debug)]
+struct Ways {
+    through: [u64; 2],
+    idle: [u64; 2],
+    silent: [u64; 2],
+    /// While the gateway started.
+    told: [u64; 2],
+    /// The counts of the interface.
+    interface: [u64; 2],
+}
+
+impl Ways {
+    fn of(status: &Value, direction: &str, interface: [u64; 2]) -> Self {
+        let count =
+            |it: &Value| ["packets", "bytes"].map(|unit| it[unit].as_u64().expect("a count"));
+        let bypassed = &status[direction]["bypassed"];
+        let [idle, silent, told] =
+            ["idle", "silent", "told"].map(|reason| count(&bypassed[reason]));
+        Self { through: count(&status[direction]["received"]), idle, silent, told, interface }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        let since =
+            |of: fn(&Self) -> [u64; 2]| [0, 1].map(|unit| of(self)[unit] - of(before)[unit]);
+        Self {
+            through: since(|it| it.through),
+            idle: since(|it| it.idle),
+            silent: since(|it| it.silent),
+            told: since(|it| it.told),
+            interface: since(|it| it.interface),
+        }
+    }
+
+    fn sum(&self) -> [u64; 2] {
+        [0, 1]
+            .map(|unit| self.through[unit] + self.idle[unit] + self.silent[unit] + self.told[unit])
+    }
+}
+
+/// Frames cross a gateway with nothing to manage, then one with a policy, then one that is silent.
+///
+/// Kills: one count for both kinds of bypass; bytes that do not count; a stale drop for the copy that a packet
+/// socket receives of each bypassed frame.
+fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
+    const IDLE: u16 = 300;
+    const THROUGH: u16 = 200;
+    const SILENT: u16 = 100;
+    let gateway = bed.gateway(backend, "");
+    until("nothing to manage", LIMIT, || gateway.status()["passing"].as_bool().filter(|it| *it));
+    let ways = || {
+        let at = [("up", "lan"), ("down", "wan")];
+        let interfaces = at.map(|(_, interface)| bed.middle.received(interface));
+        let status = gateway.status();
+        [0, 1].map(|n| Ways::of(&status, at[n].0, interfaces[n]))
+    };
+    let before = ways();
+    let cross = |frames: std::ops::Range<u16>| {
+        let frames: Vec<_> = frames.map(|n| datagram(bed, false, n, 64)).collect();
+        let recorder = Recorder::start(&bed.wan);
+        send(&bed.lan, &frames.iter().map(Frame::bytes).collect::<Vec<_>>());
+        let ours = |arrived: &[u8]| frames.iter().any(|frame| arrived.ends_with(&frame.payload));
+        let _ = recorder.frames(frames.len(), LIMIT, ours);
+    };
+    cross(0..IDLE);
+    gateway.apply(backend, SHAPED);
+    cross(IDLE..IDLE + THROUGH);
+    gateway.signal("STOP");
+    pause(ENOUGH);
+    cross(IDLE + THROUGH..IDLE + THROUGH + SILENT);
+    gateway.signal("CONT");
+    // Frames of the hosts themselves, such as neighbour discovery, count as well.
+    let found = until("the counts to agree", LIMIT, || {
+        let now = ways();
+        let found = [0, 1].map(|n| now[n].since(&before[n]));
+        // With a native XDP program, veth counts bytes without the Ethernet header.
+        let units = if backend == "af-xdp" { 1 } else { 2 };
+        let agree = found.iter().all(|it| it.sum()[..units] == it.interface[..units]);
+        agree.then_some(found)
+    });
+    let [up, _] = &found;
+    let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).expect("a length");
+    for (ours, all) in [(IDLE, up.idle), (THROUGH, up.through), (SILENT, up.silent)] {
+        let ours = u64::from(ours);
+        assert!(all[0] >= ours && all[1] >= ours * len, "{backend}: {found:?}");
+    }
+    let status = gateway.status();
+    assert_eq!(
+        (&status["drops"], &status["up"]["port"]["ring_overflows"]),
+        (&Value::from(serde_json::Map::new()), &0.into())
+    );
+    let text = Process::start(&mut bed.tidegate(&["status"])).finish(LIMIT).output;
+    assert!(
+        text.contains("with nothing to manage") && text.contains("while the gateway was silent"),
+        "{text}"
+    );
 }

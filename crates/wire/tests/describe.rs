@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, NO_VLAN, Network, Options, TcpFlags, TcpSegment};
 use tidegate_wire::build::{Frame, Link, Transport};
-use tidegate_wire::{Oddity, complete_checksum, describe, segment};
+use tidegate_wire::{Completed, Oddity, VlanTag, complete_checksum, describe, segment};
 
 fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     let mut packet = Packet::default();
@@ -138,11 +138,11 @@ proptest! {
         prop_assert_eq!(packet.tcp, expected.tcp);
         let sack = segment::sack(&bytes, &packet);
         prop_assert_eq!(sack.as_slice(), &expected_sack(&bytes[network..])[..]);
-        let outermost = match frame.link.first() {
-            Some(Link::Vlan(tag)) => tag.tci & 0xfff,
-            _ => NO_VLAN,
-        };
-        prop_assert_eq!(packet.vlan, outermost);
+        let vlans = frame.link.iter().filter_map(|link| match link {
+            Link::Vlan(tag) => Some(tag.tci & 0xfff).filter(|vlan| *vlan != 0),
+            _ => None,
+        });
+        prop_assert_eq!(packet.vlan, { vlans }.next().unwrap_or(NO_VLAN));
     }
 
     /// Kills: the IPv4 header taken by index instead of `get`.
@@ -296,7 +296,7 @@ fn an_ipv4_mapped_address_in_ipv6_is_no_ipv4_address() {
     let finished = partial.clone();
     let pseudo = frames::slow_sum(&[&partial[22..54], &[0, 0, 0, 52, 0, 0, 0, 6]]);
     partial[70..72].copy_from_slice(&pseudo.to_be_bytes());
-    assert!(complete_checksum(&mut partial, &packet));
+    assert_eq!(complete_checksum(&mut partial, &packet), Completed::Some);
     assert_eq!(partial, finished);
 }
 
@@ -562,6 +562,23 @@ fn a_pseudowire_that_looks_like_ip_is_left_alone() {
         bytes[18] = first;
         bytes[23] = 9;
         assert_eq!(described(&bytes).0.network, Network::Opaque);
+    }
+}
+
+/// Kills: a tag without a VLAN taken for VLAN 0; the tag behind it not read.
+#[test]
+fn a_priority_tag_is_no_vlan() {
+    let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });
+    let cases = [
+        (vec![priority(0x8100)], NO_VLAN),
+        (vec![priority(0x88a8), priority(0x8100)], NO_VLAN),
+        (vec![priority(0x8100), Link::vlan(7), Link::vlan(8)], 7),
+        (vec![Link::vlan(7), priority(0x8100)], 7),
+    ];
+    for (link, expected) in cases {
+        let plain = described(&ipv4().bytes()).0;
+        let tagged = described(&Frame { link, ..ipv4() }.bytes()).0;
+        assert_eq!((tagged.vlan, tagged.key, tagged.tcp), (expected, plain.key, plain.tcp));
     }
 }
 

@@ -20,8 +20,9 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
             length if length < ethertype::SMALLEST => return Ok(snap(frame)),
             tag if ethertype::is_vlan(tag) => {
                 let tag = frame.take::<4>().ok_or(Oddity::Link)?;
-                if packet.vlan == NO_VLAN {
-                    packet.vlan = be16(tag[0], tag[1]) & VLAN_ID;
+                let vlan = be16(tag[0], tag[1]) & VLAN_ID;
+                if vlan != PRIORITY_ONLY {
+                    note_vlan(frame, packet, vlan);
                 }
                 frame.ethertype = be16(tag[2], tag[3]);
             }
@@ -29,6 +30,15 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
         }
     }
     Err(Oddity::Depth)
+}
+
+/// Notes the identifier of a tag, of which the outermost two count.
+const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
+    if packet.vlan == NO_VLAN {
+        packet.vlan = vlan;
+    } else if frame.second_vlan == NO_VLAN {
+        frame.second_vlan = vlan;
+    }
 }
 
 /// Passes an IEEE 802.2 SNAP header, which carries an ethertype behind the length of the frame.
@@ -126,6 +136,8 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;
+/// Identifier of a tag that has a priority and names no VLAN (IEEE 802.1Q, table 9-2).
+const PRIORITY_ONLY: u16 = 0;
 /// In the third byte of a label stack entry.
 const BOTTOM_OF_STACK: u8 = 0x01;
 /// LLC and SNAP with the ethertype (RFC 1042).
