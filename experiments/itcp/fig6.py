@@ -21,8 +21,9 @@ SETUP = Setup(samples=120)
 MODES = ("fixed", *ADJUSTED, "by load")
 
 SMALL = (
-    "its weight is 3.5 where the fixed one is 10, and the median is 0.122 s for 0.091 s. With nearly "
-    "the same shares and a weight of 10, as by load, the ratio is 0.74. p99 falls from 1.2 to 0.87 s"
+    "its weight is 3.5 where the fixed one is 10, and the median is 0.122 s for 0.091 s. "
+    "With nearly the same shares and a weight of 10, as by load, the ratio is 0.74. "
+    "p99 falls from 1.2 to 0.87 s"
 )
 """Why the mean of subnet 1 is not shorter with proportional weights."""
 
