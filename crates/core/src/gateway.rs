@@ -12,6 +12,7 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod balance;
 mod change;
 mod classes;
 mod classify;
