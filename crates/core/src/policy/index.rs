@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-use super::filter::{Filter, Range, merged};
+use super::filter::{Filter, Range, merged, protocol_number};
 use crate::packet::{Direction, Packet, slot};
 
 /// Finds the first filter that matches a packet.
@@ -84,7 +84,7 @@ impl Index {
     /// The first filter that matches `packet`, crossing in `direction`.
     pub(super) fn first(&self, packet: &Packet, direction: Direction) -> Option<u32> {
         let key = &packet.key;
-        let protocol = u16::from(key.protocol.0);
+        let protocol = protocol_number(key);
         let way = u16::from(direction == Direction::Down);
         let numbers =
             [key.src.port, key.dst.port, protocol, u16::from(packet.dscp), packet.vlan, way];
@@ -195,7 +195,7 @@ fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
     [
         filter.src_port.clone(),
         filter.dst_port.clone(),
-        filter.protocols().iter().map(wide).collect(),
+        filter.protocols(),
         filter.dscp.iter().map(wide).collect(),
         filter.vlan.clone(),
         way.map(|way| Range { first: way, last: way }).into_iter().collect(),
