@@ -332,6 +332,11 @@ impl Machine for Gateway {
         next
     }
 
+    fn wants_frames(&self, port: PortId) -> bool {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        self.links[direction.index()].wants_frames()
+    }
+
     fn set_grain(&mut self, grain: Duration) {
         self.grain = grain;
     }

@@ -13,6 +13,7 @@ use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
 
 use self::socket::{Arrival, PacketSocket, Socket};
+use crate::cutting::cut;
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
@@ -58,6 +59,10 @@ impl AfPacket {
 impl Port for AfPacket {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
         self.0.receive(pool, now)
+    }
+
+    fn set_cutting(&mut self, cuts: bool) {
+        self.0.cuts = cuts;
     }
 
     fn can_send(&self) -> bool {
@@ -114,6 +119,8 @@ struct PacketPort<S> {
     arrived: VecDeque<PacketId>,
     /// The socket had less than was asked for.
     drained: bool,
+    /// Super-packets are cut into frames as they arrive.
+    cuts: bool,
     /// Waiting to be sent, with the length of the frame.
     outgoing: VecDeque<(PacketId, u32)>,
     /// Times the interface had no room for the first of them.
@@ -133,6 +140,7 @@ impl<S: Socket> PacketPort<S> {
             memory,
             arrived: VecDeque::with_capacity(BATCH),
             drained: false,
+            cuts: false,
             outgoing: VecDeque::with_capacity(OUTGOING),
             attempts: 0,
             slots: Vec::with_capacity(BATCH),
@@ -175,7 +183,11 @@ impl<S: Socket> PacketPort<S> {
             let (frame, len) = place(&self.memory, &packet, arrival);
             self.memory.set_frame(&packet, frame);
             frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
-            self.arrived.push_back(packet);
+            if self.cuts && pool[&packet].segments > 1 {
+                cut(&self.memory, pool, packet, now, &mut self.arrived);
+            } else {
+                self.arrived.push_back(packet);
+            }
         }
     }
 

@@ -221,6 +221,11 @@ impl Link {
         self.balance.is_some()
     }
 
+    /// Returns `true` if a super-packet would occupy the link for so long that its frames wait one by one.
+    pub(super) fn wants_frames(&self) -> bool {
+        self.balance.as_ref().is_some_and(|balance| balance.rate() < WHOLE)
+    }
+
     /// Enqueues a packet of control traffic that `source` has sent.
     pub(super) fn push_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
         let Some(balance) = &self.balance else { return self.next.push(cx.pool, packet) };
@@ -475,3 +480,6 @@ fn queue(config: &GatewayConfig, direction: Direction, rate: Option<Rate>) -> Wa
     let random = Random::named(config.seed, &["link", direction.name()]);
     Waiting::new(config.queue.build(rate, random))
 }
+
+/// From this rate on, super-packets are not cut: 64 KiB take about half a millisecond.
+const WHOLE: Rate = Rate::from_mbps(1_000);

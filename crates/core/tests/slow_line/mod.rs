@@ -81,3 +81,17 @@ fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
         assert!((burst - 1_538..=burst).contains(&beyond), "{kbps} kbit/s: {beyond} bytes");
     }
 }
+
+/// Kills: the rate of the other direction; a limit that a change of the rate does not reach.
+#[test]
+fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
+    let mbps = |up, down| GatewayConfig {
+        rate: [up, down].map(|it: Option<u64>| it.map(Rate::from_mbps)),
+        ..config()
+    };
+    let mut run = Run::new(&mbps(Some(999), Some(1_000)), Vec::new());
+    let wants = |run: &Run| [Gateway::LAN, Gateway::WAN].map(|port| run.gateway.wants_frames(port));
+    assert_eq!(wants(&run), [true, false]);
+    run.gateway.reconfigure(Time::ZERO, &mbps(None, Some(10)));
+    assert_eq!(wants(&run), [false, true]);
+}
