@@ -14,8 +14,7 @@ use crate::frame;
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
 
-/// Appends the frames of the super-packet `packet`, which is described, to `out`. Any other packet is appended as it
-/// is.
+/// Appends the frames of the super-packet `packet`, which is described, to `out`. Appends any other packet whole.
 pub(crate) fn cut(
     memory: &PacketMemory,
     pool: &mut PacketPool,

@@ -221,7 +221,7 @@ impl Link {
         self.balance.is_some()
     }
 
-    /// Returns `true` if a super-packet would occupy the link for so long that its frames wait one by one.
+    /// Returns `true` if super-packets are cut into frames, as each would occupy the link for long.
     pub(super) fn wants_frames(&self) -> bool {
         self.balance.as_ref().is_some_and(|balance| balance.rate() < WHOLE)
     }
