@@ -187,6 +187,15 @@ pub struct PortCount {
     pub receive_errors: u64,
     /// Times the interface refused to send for now, or frames it refused for good.
     pub send_errors: u64,
+    /// Frames dropped because the interface refused them.
+    #[serde(default)]
+    pub refused: u64,
+    /// Super-packets split in software because the kernel could not.
+    #[serde(default)]
+    pub split: u64,
+    /// Frames received whose checksums were unfinished and too deep in tunnels to be finished.
+    #[serde(default)]
+    pub unfinished: u64,
 }
 
 /// The state of an aggregate: a policy in one direction.

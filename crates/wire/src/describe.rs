@@ -7,9 +7,12 @@ mod link;
 mod oddity;
 mod transport;
 
+use std::ops::Range;
+
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
 
+pub(crate) use ip::behind_extensions;
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
@@ -81,6 +84,13 @@ pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     let mut frame = Cursor::new(frame, frame.len());
     link::skip(&mut frame, &mut Packet::default()).ok()?;
     Some(frame.session).filter(|at| *at > 0)
+}
+
+/// What the link-layer headers of `frame` carry: where it begins, and where it ends; and the ethertype before it.
+pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
+    let mut cursor = Cursor::new(frame, frame.len());
+    let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;
+    Some((network, cursor.at..cursor.end, cursor.ethertype))
 }
 
 /// Marks `packet` as control traffic from `source`.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tidegate_core::ByReason;
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
@@ -12,6 +11,7 @@ use tidegate_core::report::{
     AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
     UnresponsiveFlow,
 };
+use tidegate_core::{ByReason, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
 use super::plane::Seen;
@@ -60,6 +60,9 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         ring_overflows: port.ring_overflows,
         receive_errors: port.receive_errors,
         send_errors: port.send_errors,
+        refused: port.drops.of(Reason::Refused),
+        split: port.split,
+        unfinished: port.unfinished,
     });
     api::LinkDirection {
         received: count(seen.report.received[at]),
