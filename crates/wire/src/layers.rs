@@ -5,8 +5,8 @@
 //!
 //! Source: the standards named in [`tunnel`](crate::tunnel) and `describe`.
 //!
-//! Differs: the kernel gives the offset of the transport header whose checksum it left. If a valid IP header ends at this
-//! offset inside a UDP payload, the payload is a tunnel, whatever its port.
+//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP payload is a tunnel on any port
+//! if a valid IP header ends at this offset inside it.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
