@@ -380,8 +380,8 @@ impl TrunkPort {
     /// Learns who sends `packet`, if that is of use.
     pub(super) fn learn(&mut self, pool: &PacketPool, packet: &PacketId) {
         if self.carries {
-            let described = &pool[packet];
-            self.stations.learn(&self.memory.bytes(packet, described.len), described);
+            let described = Packet { key: pool.outermost(packet), ..pool[packet] };
+            self.stations.learn(&self.memory.bytes(packet, described.len), &described);
         }
     }
 }
