@@ -104,7 +104,7 @@ fn defaults_are_those_the_schema_states() {
         panic!("shape")
     };
     assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "fq-codel"));
-    assert_eq!(gateway.queue, *queue);
+    assert_eq!(gateway.queue.name(), "hosts");
     assert_eq!(conditioning.profile.burst(), Bytes(100_000)); // 8 Mbit/s for 100 ms
     assert_eq!(conditioning.profile.mean(), Rate::from_mbps(8));
 }

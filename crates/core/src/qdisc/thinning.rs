@@ -129,6 +129,8 @@ mod tests {
     use super::*;
     use crate::packet::TcpSegment;
 
+    type Change = Box<dyn Fn(&mut Packet, &mut TcpSegment)>;
+
     fn ack(number: u32) -> Packet {
         let flags = TcpFlags(TcpFlags::ACK);
         let tcp = TcpSegment { ack: number, flags, ..TcpSegment::default() };
@@ -157,9 +159,8 @@ mod tests {
     #[test]
     fn an_ack_that_says_anything_else_is_never_dropped() {
         assert!(drops([ack(1), ack(2), ack(3)]) && drops([ack(u32::MAX), ack(2), ack(3)]));
-        let flags: fn(u8) -> Box<dyn Fn(&mut Packet, &mut TcpSegment)> =
-            |flag| Box::new(move |_, tcp| tcp.flags.0 |= flag);
-        let changes: Vec<Box<dyn Fn(&mut Packet, &mut TcpSegment)>> = vec![
+        let flags = |flag: u8| -> Change { Box::new(move |_, tcp| tcp.flags.0 |= flag) };
+        let changes: Vec<Change> = vec![
             flags(TcpFlags::SYN),
             flags(TcpFlags::FIN),
             flags(TcpFlags::RST),

@@ -119,7 +119,7 @@ fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     assert!(count(&mut bench) <= 24);
     bench.kind.tcp = Some(ack(1));
     let data = bench.kind;
-    assert_eq!(only_acknowledges(&data), true);
+    assert!(only_acknowledges(&data));
     let mut first = 0;
     for number in 0..40 {
         bench.kind.tcp = Some(ack(number));
@@ -147,7 +147,7 @@ fn departs(
         bench.kind.tcp = Some(ack(number));
         bench.enqueue_of(1, 1, 60);
     }
-    bench.now = bench.now + Duration::from_millis(millis);
+    bench.now += Duration::from_millis(millis);
     std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
 }
 
