@@ -331,6 +331,10 @@ impl Machine for Gateway {
         next
     }
 
+    fn is_working(&self) -> bool {
+        self.is_installing()
+    }
+
     fn set_grain(&mut self, grain: Duration) {
         self.grain = grain;
     }

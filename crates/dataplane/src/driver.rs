@@ -103,6 +103,8 @@ pub struct Driver<M, H = ()> {
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
+    /// The longest processor time of one command, or of one turn during a policy change.
+    occupied: Duration,
 }
 
 impl<M: Machine, H: Heartbeat> Driver<M, H> {
@@ -127,6 +129,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             grain: Grain::default(),
             beat: None,
             hangs: 0,
+            occupied: Duration::ZERO,
         }
     }
 
@@ -134,16 +137,19 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>, H) {
         loop {
             let now = clock.now();
+            // Reading the processor time is a system call, too dear for every turn.
+            let began = self.machine.is_working().then(|| clock.used());
             let turn = if self.keep_alive(now) {
                 turn(&mut self.machine, &mut self.ports, now)
             } else {
                 take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
                 send_due(&mut self.machine, &mut self.ports, now)
             };
+            self.note(began, clock);
             let alarm = self.alarm(now, &turn);
             let listening = !self.lets_gather(&turn);
             let mut fds = self.ports.iter().filter(|_| listening).filter_map(|port| port.fd());
-            if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock.now()) {
+            if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock) {
                 break;
             }
         }
@@ -174,14 +180,26 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
     }
 
-    fn serve(&mut self, now: Time) -> bool {
-        self.inbox.serve(&mut Live {
+    /// Runs one command. Returns `false` if the loop is to stop.
+    fn serve(&mut self, clock: &mut dyn Clock) -> bool {
+        let began = clock.used();
+        let goes_on = self.inbox.serve(&mut Live {
             machine: &mut self.machine,
             ports: &mut self.ports,
             heartbeat: &mut self.heartbeat,
-            now,
+            now: clock.now(),
             hangs: self.hangs,
-        })
+            occupied: self.occupied,
+        });
+        self.note(Some(began), clock);
+        goes_on
+    }
+
+    /// Notes the processor time since `began`, if it is the longest.
+    fn note(&mut self, began: Option<Duration>, clock: &mut dyn Clock) {
+        if let Some(began) = began {
+            self.occupied = self.occupied.max(clock.used().saturating_sub(began));
+        }
     }
 
     /// Beats when it is time; says whether all that arrives is ours to forward. Copies of what went
@@ -229,7 +247,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));
             let alarm = Alarm { at: until, exact: true };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
-                self.serve(clock.now());
+                self.serve(clock);
             }
         }
     }

@@ -50,6 +50,9 @@ pub struct Status {
     pub untracked: u64,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
+    /// The longest processor time in us, since the start, for which one command or one slice of a policy change
+    /// occupied the data plane. A slice includes the packets of its turn of the loop.
+    pub occupied_us: u64,
     /// One for each policy and direction that has seen a packet, in the order of precedence.
     pub aggregates: Vec<Aggregate>,
 }

@@ -187,20 +187,23 @@ fn all(bed: &Testbed, kind: Kind) {
 }
 
 fn changes_are_in_force_at_once(case: &mut Case<'_>) {
-    for mean in 31..34 {
-        let generation = ask(case.bed, "status")["generation"].as_u64();
-        case.site.write(&format!("{mean} Mbit/s"));
-        case.site.commit();
-        let committed = now();
-        let status = until("the next generation", LIMIT, || {
-            let status = ask(case.bed, "status");
-            (status["generation"].as_u64() > generation).then_some(status)
-        });
-        let time = committed.elapsed();
-        println!("{}: in force after {time:?}", case.site.kind.name());
-        assert!(time < IN_FORCE, "{time:?}, {status}");
-        assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
-    }
+    (31..34).for_each(|mean| in_force_at_once(&mut case.site, mean));
+}
+
+/// Commits a policy with this mean rate in Mbit/s, and waits until it is in force.
+pub(crate) fn in_force_at_once(site: &mut Site<'_>, mean: u64) {
+    let generation = ask(site.bed, "status")["generation"].as_u64();
+    site.write(&format!("{mean} Mbit/s"));
+    site.commit();
+    let committed = now();
+    let status = until("the next generation", LIMIT, || {
+        let status = ask(site.bed, "status");
+        (status["generation"].as_u64() > generation).then_some(status)
+    });
+    let time = committed.elapsed();
+    println!("{}: in force after {time:?}", site.kind.name());
+    assert!(time < IN_FORCE, "{time:?}, {status}");
+    assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
 }
 
 /// The mean rate of the policy of the stream.

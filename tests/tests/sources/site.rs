@@ -56,6 +56,8 @@ pub(crate) struct Site<'a> {
     pub(crate) bed: &'a Testbed,
     pub(crate) kind: Kind,
     server: Option<Process>,
+    /// More variables of the server's environment.
+    variables: Vec<(&'static str, PathBuf)>,
     /// The last marker.
     marker: u32,
 }
@@ -70,7 +72,16 @@ pub(crate) fn prepare(bed: &Testbed) {
 impl<'a> Site<'a> {
     /// A running repository without a set.
     pub(crate) fn start(bed: &'a Testbed, kind: Kind) -> Self {
-        let mut site = Self { bed, kind, server: None, marker: 0 };
+        Self::start_with(bed, kind, &[])
+    }
+
+    /// The same, with more `variables` in the environment of the server.
+    pub(crate) fn start_with(
+        bed: &'a Testbed,
+        kind: Kind,
+        variables: &[(&'static str, PathBuf)],
+    ) -> Self {
+        let mut site = Self { bed, kind, server: None, variables: variables.to_vec(), marker: 0 };
         match kind {
             Kind::Directory => fs::create_dir(bed.folder.join("site")).unwrap(),
             Kind::Etcd => {}
@@ -135,7 +146,8 @@ impl<'a> Site<'a> {
                 command
             }
         };
-        let mut server = Process::start(&mut command);
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        let mut server = Process::start(command.envs(variables));
         until("the server", LIMIT, || {
             assert!(server.runs(), "{}", server.said());
             let answers = match self.kind {

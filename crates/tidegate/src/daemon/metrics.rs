@@ -67,6 +67,10 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
     let help = "Times the loop came back so late that what had arrived was too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
+    let help = "Longest processor time of the data plane for one command, or for one slice of a policy change with \
+                the packets of its turn, since the start.";
+    let seconds = float(status.occupied_us) / 1e6;
+    page.metric("tidegate_longest_occupation_seconds", "gauge", help, one(seconds));
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
@@ -371,6 +375,7 @@ mod tests {
             flows: 4,
             untracked: 0,
             hangs: 0,
+            occupied_us: 250,
             aggregates: vec![aggregate("up"), aggregate("down")],
         }
     }

@@ -37,6 +37,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         flows: report.flows,
         untracked: report.untracked,
         hangs: seen.hangs,
+        occupied_us: micros(seen.occupied),
         aggregates: report.aggregates.iter().map(aggregate).collect(),
     }
 }
