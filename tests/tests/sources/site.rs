@@ -1,6 +1,7 @@
 //! A repository of each kind in the machine in the middle, and what operators do to it by hand.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -209,6 +210,20 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// Writes a policy for each of these ports, if the repository is a directory, without a marker.
+    pub(crate) fn write_for_each(&self, ports: Range<u16>) {
+        let policy = |port| {
+            format!(
+                "[[policy]]\nname = \"port{port}\"\nmatch = {{ dst_port = {port} }}\n\
+                 action = \"shape\"\nprofile = {{ mean = \"1 Mbit/s\" }}\n"
+            )
+        };
+        if self.kind == Kind::Directory {
+            let text: String = ports.map(policy).collect();
+            fs::write(self.bed.folder.join("site/ports.toml"), text).unwrap();
+        }
+    }
+
     /// Writes the policy `stream` for the first time.
     pub(crate) fn write_first(&self, mean: &str) {
         match self.kind {
@@ -265,7 +280,7 @@ impl<'a> Site<'a> {
     }
 
     /// Writes these markers over one connection to etcd.
-    fn put_all(&self, markers: std::ops::Range<u32>) {
+    fn put_all(&self, markers: Range<u32>) {
         use std::io::{Read, Write};
         let writes = self.bed.middle.within(move || {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", 2379)).unwrap();
