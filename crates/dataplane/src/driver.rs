@@ -229,6 +229,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     }
 
     /// Sends frames straight across, takes in those that came before, and sends what is held.
+    ///
+    /// It ends after `drain` and after as many turns as fit into it, whichever is first: a clock that stands still
+    /// would never reach the deadline.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
@@ -237,21 +240,27 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         } else {
             pass(&mut self.machine, &mut self.ports, &mut self.heartbeat, now);
         }
-        loop {
+        let turns = self.options.drain.as_nanos() / CLOSING.as_nanos();
+        for _ in 0..=turns {
             let now = clock.now();
             let turn = send_due(&mut self.machine, &mut self.ports, now);
             let receiving: u32 = self.ports.iter().map(|port| port.receiving()).sum();
             if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
-            let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));
-            let alarm = Alarm { at: until, exact: true };
+            // A port at which trunks end is overdue from its next hello on, because it learns the time from receiving.
+            let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
+            let alarm = Alarm { at: until, exact: false };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
                 self.serve(clock);
             }
         }
     }
 }
+
+/// The shortest wait between two turns of a loop that ends. A wait that is shorter, or that ends exactly at its time,
+/// may take processor time only, and a clock of virtual time stands still meanwhile.
+const CLOSING: Duration = Duration::from_micros(100);
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     /// Sends frames straight across from now on, after those that have come, or through the loop

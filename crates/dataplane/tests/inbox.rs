@@ -180,6 +180,71 @@ fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     thread.join().unwrap();
 }
 
+/// Holds a packet for ever, and is always due.
+struct Holds(PacketPool);
+
+impl Machine for Holds {
+    fn pool(&mut self) -> &mut PacketPool {
+        &mut self.0
+    }
+
+    fn handle_packet(&mut self, _now: Time, _port: PortId, packet: PacketId) {
+        self.0.release(packet);
+    }
+
+    fn poll_transmit(&mut self, _now: Time, _port: PortId) -> Option<PacketId> {
+        None
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        Some(now)
+    }
+}
+
+/// Virtual time, which goes on only in waits that sleep until a time; or a clock that stands still.
+struct Virtual {
+    now: Time,
+    stands: bool,
+    waits: u32,
+}
+
+impl Clock for Virtual {
+    fn now(&mut self) -> Time {
+        self.now
+    }
+
+    fn wait(
+        &mut self,
+        alarm: Option<Alarm>,
+        _ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        _inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.waits += 1;
+        assert!(self.waits < 1_000_000, "it never ends");
+        let asleep = alarm.filter(|alarm| !alarm.exact && !self.stands);
+        self.now = asleep.map_or(self.now, |alarm| alarm.at.max(self.now));
+        // The loop was told to stop before it began.
+        self.waits == 1
+    }
+}
+
+/// Kills: an end that polls without sleeping; one that waits for a time without a limit of turns.
+#[test]
+fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
+    for stands in [false, true] {
+        let (remote, inbox) = inbox().unwrap();
+        remote.stop().unwrap();
+        let mut pool = PacketPool::with_capacity(8);
+        let _held = pool.insert(Packet::default()).unwrap();
+        let mut clock = Virtual { now: Time::ZERO, stands, waits: 0 };
+        let options = Options::default();
+        Driver::new(Holds(pool), Vec::new(), (), inbox, options).run(&mut clock);
+        let limit = Time::ZERO + options.drain;
+        assert!(clock.now == if stands { Time::ZERO } else { limit }, "{:?}", clock.now);
+        assert!((19_000..=20_002).contains(&clock.waits), "{} waits", clock.waits);
+    }
+}
+
 #[test]
 fn a_loop_that_has_ended_says_so() {
     let (remote, thread) = start();
