@@ -67,6 +67,9 @@ pub(crate) struct Opened {
 /// Poll interval for the end of a policy swap.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Looks at a data plane that was told to end, [`LOOK`] apart: twice the time that it may take to send what it holds.
+const ENDS: u32 = 4_000;
+
 /// A survey that started over more often holds further changes up.
 ///
 /// Chosen: a survey meets another change only if changes follow each other without a pause of its own length.
@@ -262,7 +265,16 @@ impl Plane {
         let _ = self.remote.post(|live| live.machine.release_all(live.now));
         let _ = self.remote.stop();
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        let Some(thread) = thread else { return };
+        for _ in 0..ENDS {
+            if thread.is_finished() {
+                break;
+            }
+            crate::clock::Clock::rest(LOOK);
+        }
+        if !thread.is_finished() {
+            tracing::error!("the data plane does not end; its packets are lost");
+        } else if thread.join().is_err() {
             tracing::error!("the data plane ended by a panic");
         }
     }
