@@ -12,6 +12,7 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod began;
 mod change;
 mod classes;
 mod classify;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregates::Aggregates;
+use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Overhead};
 use install::Swap;
@@ -58,8 +60,7 @@ pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
     policies: Arc<PolicySet>,
-    /// Time since which the tokens of each policy count, if a swap brought the policy.
-    began: Vec<Option<Time>>,
+    began: Began,
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     /// State that swaps have replaced.
@@ -120,7 +121,7 @@ impl Gateway {
             config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             aggregates: Aggregates::default(),
             policies: Arc::new(policies),
-            began: Vec::new(),
+            began: Began::default(),
             swap: None,
             retired: Retired::default(),
             signals,

@@ -400,6 +400,13 @@ pub struct OtherEnd {
     pub sessions: u64,
     /// The hardware address of the next hop, once it is known.
     pub next_hop: Option<String>,
+    /// Hellos of the other end that were taken. Each datagram to the address of this end is counted once: here, in
+    /// `segments`, in `received_packets` of the encapsulation, or in `refused`.
+    #[serde(default)]
+    pub hellos: u64,
+    /// Segments of management connections that were taken.
+    #[serde(default)]
+    pub segments: u64,
     /// Datagrams that were not taken, by reason; those with none are left out.
     pub refused: BTreeMap<String, u64>,
 }

@@ -15,7 +15,7 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
+    Aggregate, Class, Control, FailToWire, LinkDirection, OtherEnd, Signal, Source, Status, Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -279,6 +279,15 @@ fn trunks(all: &[Trunk], page: &mut Page) {
             (labels(&[("trunk", &it.name), ("reason", reason)]), float(*count))
         })
     });
+    let taken = all.iter().flat_map(|it| {
+        let kinds = |end: &OtherEnd| [("hello", end.hellos), ("segment", end.segments)];
+        it.other_end
+            .iter()
+            .flat_map(kinds)
+            .map(|(kind, count)| (labels(&[("trunk", &it.name), ("kind", kind)]), float(count)))
+    });
+    let help = "Datagrams of the other gateway that were taken, besides those with user packets.";
+    page.metric("tidegate_trunk_taken_packets_total", "counter", help, taken);
     let help = "Datagrams to the trunk that were not taken.";
     page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
     datagrams::write(all, page);
@@ -427,12 +436,14 @@ mod tests {
     }
 
     fn trunks_of_a_test() -> Vec<Trunk> {
-        let end = crate::api::OtherEnd {
+        let end = OtherEnd {
             difference: None,
             state: "up".to_owned(),
             heard_ms: Some(400),
             sessions: 1,
             next_hop: None,
+            hellos: 4,
+            segments: 5,
             refused: BTreeMap::from([("forged".to_owned(), 3)]),
         };
         vec![Trunk {

@@ -14,12 +14,12 @@ fn many_policies() -> String {
             number % 250
         )
     });
-    let gateway = NOTHING.to_owned() + "rate = \"10 Mbit/s\"\n";
+    let gateway = NOTHING.to_owned() + "rate = { up = \"10 Mbit/s\", down = \"10 Mbit/s\" }\n";
     policies.fold(gateway, |all, policy| all + &policy) + "[[class]]\nname = \"staff\"\n"
 }
 
 /// Kills: a survey that classes which keep changing make start over without end.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_status_is_complete_although_classes_never_stop_changing() {
     let fixture = Fixture::new(&many_policies()).await;
     let daemon = fixture.daemon.clone();
