@@ -131,8 +131,7 @@ impl<M, H> Inbox<M, H> {
         self.bell.as_fd()
     }
 
-    /// Runs the oldest command, so that each of them has a turn of the loop between itself and the next. Returns
-    /// `false` if the loop is to stop.
+    /// Runs the oldest command. The loop has a turn before the next one. Returns `false` if the loop is to stop.
     pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
         // SAFETY: reads at most eight bytes into `count`. Nothing to read is fine.

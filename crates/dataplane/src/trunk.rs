@@ -74,24 +74,26 @@ pub struct TrunkPort {
 impl TrunkPort {
     /// What `packet`, which has come, is; if for the machine, what a datagram holds is in its place.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
-        let described = &pool[packet];
-        let asks = match described.network {
-            Network::Opaque => described.key.src.port == ARP,
+        // A packet in a tunnel is for the host that its outermost header names.
+        let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
+        let asks = match pool[packet].network {
+            Network::Opaque => key.src.port == ARP,
             Network::Ipv4 => false,
-            Network::Ipv6 => described.key.protocol == Protocol::ICMPV6,
+            Network::Ipv6 => key.protocol == Protocol::ICMPV6,
         };
         if asks && self.hear(pool, packet) {
             return Arrival::Here;
         }
-        if !self.is_ours(pool[packet].key.dst.number()) {
+        if !self.is_ours(key.dst.number()) {
             return Arrival::Machine;
         }
-        if let Some(number) = self.coming.get(&pool[packet].key) {
+        if let Some(number) = self.coming.get(&key).filter(|_| !tunnelled) {
             return self.open(pool, packet, *number);
         }
-        if !(self.carries && self.hear_too_big(pool, packet)) {
-            let to = pool[packet].key.dst.number();
-            let at = |peer: &&mut Peer| Endpoint::at(peer.session.ends().local, 0).number() == to;
+        if tunnelled || !(self.carries && self.hear_too_big(pool, packet)) {
+            let at = |peer: &&mut Peer| {
+                Endpoint::at(peer.session.ends().local, 0).number() == key.dst.number()
+            };
             if let Some(peer) = self.trunks.iter_mut().find(at) {
                 peer.session.refuse(Refusal::Stranger);
             }
@@ -367,9 +369,9 @@ impl Port for TrunkPort {
         self.port.takes_frames()
     }
 
-    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let answers = self.answers.drain(..).map(|packet| pool.release(packet)).count();
-        u64::try_from(answers).unwrap_or(0) + self.port.drop_arrived(pool)
+        u64::try_from(answers).unwrap_or(0) + self.port.drop_arrived(pool, copies)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

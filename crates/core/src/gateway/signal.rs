@@ -12,7 +12,7 @@ use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
-use crate::packet::{Direction, Fifo, FlowId};
+use crate::packet::{Direction, Facts, Fifo, FlowId};
 use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
@@ -40,7 +40,8 @@ impl Gateway {
             && aggregate.has_signal()
         {
             let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
-            self.pool[&id].controlled = responds;
+            let packet = &mut self.pool[&id];
+            packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_ungoverned();
                 self.unresponsive.note(of, direction);
@@ -165,7 +166,11 @@ impl Gateway {
 
     /// Facts about a flow whose data travels in direction `way`.
     pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
-        known(&self.flows[flow], way)
+        let flow = &self.flows[flow];
+        // ACKs in tunnels are held whole, like those of extended connections.
+        let whole = self.flows.outer(flow, way).is_some_and(|outer| outer.key().is_some());
+        let known = known(flow, way);
+        Known { extended: known.extended || whole, ..known }
     }
 
     /// State of the egress of the aggregate in `slot`, for an aggregate that did not wait for its round.

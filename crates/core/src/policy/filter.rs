@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, Packet, Protocol};
+use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
-/// frames that are not IP have neither addresses nor a DS codepoint. IPv4 addresses stand in their
+/// frames that are not IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses stand in their
 /// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
@@ -25,8 +25,13 @@ pub struct Filter {
     pub dscp: Vec<Range<u8>>,
     /// Outermost VLAN identifiers.
     pub vlan: Vec<Range<u16>>,
+    /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
+    pub inner_vlan: Vec<Range<u16>>,
     /// The way it crosses the gateway; `None` for both.
     pub direction: Option<Direction>,
+    /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
+    /// differ for packets in tunnels. DS codepoint and VLAN are always those of the outermost headers.
+    pub inner: bool,
 }
 
 /// The values from `first` to `last`, both included.
@@ -43,26 +48,42 @@ pub(super) const IPV4: Range<u128> =
     Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
 
 impl Filter {
-    /// Whether `packet`, crossing in `direction`, is one of them.
+    /// Whether `packet`, crossing in `direction` in no tunnel, is one of them.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
-        let key = &packet.key;
-        self.accepts(key.protocol)
+        self.matches_inside(packet, None, direction)
+    }
+
+    /// Whether `packet`, crossing in `direction` behind the headers `outer`, is one of them.
+    #[must_use]
+    pub fn matches_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> bool {
+        let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
+        let key = &outermost.unwrap_or(packet.key);
+        self.accepts(protocol_number(key))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
             && within(&self.src_port, key.src.port)
             && within(&self.dst_port, key.dst.port)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
+            && within(&self.inner_vlan, second_vlan(outer))
             && self.direction.is_none_or(|only| only == direction)
     }
 
-    /// Whether packets of `protocol` are asked for, and have every field that is.
-    fn accepts(&self, protocol: Protocol) -> bool {
-        let has_ports = protocol == Protocol::TCP || protocol == Protocol::UDP;
-        within(&self.protocol, protocol.0)
-            && (protocol != Protocol::OPAQUE || !self.asks_for_ip())
-            && (has_ports || !self.asks_for_ports())
+    /// True if packets of this [`protocol_number`] are accepted, and have every field that is asked for.
+    fn accepts(&self, protocol: u16) -> bool {
+        let has_ports =
+            [Protocol::TCP, Protocol::UDP].map(|it| u16::from(it.0)).contains(&protocol);
+        let accepted = match u8::try_from(protocol) {
+            Ok(protocol) => within(&self.protocol, protocol),
+            Err(_) => self.protocol.is_empty() && !self.asks_for_ip(),
+        };
+        accepted && (has_ports || !self.asks_for_ports())
     }
 
     /// Returns `true` if the filter has a condition that only IP packets can meet.
@@ -75,32 +96,36 @@ impl Filter {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
+    /// Returns `true` if the filter has a condition that depends on the header it is matched with.
+    pub(super) const fn asks_for_key(&self) -> bool {
+        self.asks_for_ip() || self.asks_for_ports() || !self.protocol.is_empty()
+    }
+
     /// Returns `true` if the filter names protocols or ports.
     #[must_use]
     pub(super) fn names_protocol(&self) -> bool {
         !(self.protocol.is_empty() && self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// The accepted protocols as ranges. Empty if any protocol is accepted. A range may be empty: its end
-    /// precedes its beginning.
-    pub(super) fn protocols(&self) -> Vec<Range<u8>> {
+    /// The accepted [`protocol_number`]s as ranges. Empty if any packet is accepted. A range may be empty: its
+    /// end precedes its beginning.
+    pub(super) fn protocols(&self) -> Vec<Range<u16>> {
         let any = [Range { first: 0, last: u8::MAX }];
         let asked = if self.protocol.is_empty() { &any[..] } else { &self.protocol };
         let with = |first: u8, last: u8| {
-            let cut =
-                move |it: &Range<u8>| Range { first: it.first.max(first), last: it.last.min(last) };
+            let cut = move |it: &Range<u8>| Range {
+                first: u16::from(it.first.max(first)),
+                last: u16::from(it.last.min(last)),
+            };
             asked.iter().map(cut)
         };
-        let Protocol(opaque) = Protocol::OPAQUE;
         if self.asks_for_ports() {
             let [Protocol(tcp), Protocol(udp)] = [Protocol::TCP, Protocol::UDP];
             with(tcp, tcp).chain(with(udp, udp)).collect()
-        } else if self.asks_for_ip() {
-            with(opaque + 1, u8::MAX).collect()
-        } else if (0..=u8::MAX).all(|it| within(&self.protocol, it)) {
+        } else if self.protocol.is_empty() && !self.asks_for_ip() {
             Vec::new()
         } else {
-            self.protocol.clone()
+            with(0, u8::MAX).collect()
         }
     }
 
@@ -109,14 +134,16 @@ impl Filter {
     /// May say no where only several values together show it: never yes where one packet differs.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        self.direction.is_none_or(|only| other.direction == Some(only))
+        (self.inner == other.inner || !self.asks_for_key())
+            && self.direction.is_none_or(|only| other.direction == Some(only))
             && contains(&self.src, &other.src)
             && contains(&self.dst, &other.dst)
             && contains(&self.src_port, &other.src_port)
             && contains(&self.dst_port, &other.dst_port)
             && contains(&self.dscp, &other.dscp)
             && contains(&self.vlan, &other.vlan)
-            && (0..=u8::MAX).map(Protocol).all(|it| self.accepts(it) || !other.accepts(it))
+            && contains(&self.inner_vlan, &other.inner_vlan)
+            && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
     /// How narrow it is; the greater is the more specific.
@@ -130,6 +157,7 @@ impl Filter {
             breadth(&self.protocol, 8),
             breadth(&self.dscp, 6),
             breadth(&self.vlan, 12),
+            breadth(&self.inner_vlan, 12),
             self.direction.map_or(ANY, |_| (1, 0)),
         ];
         Specificity {
@@ -138,6 +166,19 @@ impl Filter {
         }
     }
 }
+
+/// The IP protocol of packets with this key, as filters see it; [`OPAQUE_NUMBER`] of frames without IP.
+pub(super) fn protocol_number(key: &FlowKey) -> u16 {
+    if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
+}
+
+/// The second VLAN identifier of a packet behind the headers `outer`.
+pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
+    outer.map_or(NO_VLAN, |outer| outer.second_vlan)
+}
+
+/// The protocol of frames without IP: one more than the last IP protocol.
+const OPAQUE_NUMBER: u16 = 256;
 
 /// How narrow a filter is; the greater is the more specific.
 ///
@@ -151,7 +192,7 @@ impl Filter {
 pub struct Specificity {
     pinned: u32,
     /// Values accepted beyond the first, by field.
-    others: Reverse<[u128; 8]>,
+    others: Reverse<[u128; 9]>,
 }
 
 impl Specificity {

@@ -269,7 +269,7 @@ fn counted(site: &Site) -> u64 {
     peer.taken.hellos + peer.taken.segments + users + peer.refused.total()
 }
 
-/// What may become of a frame on its way: sent again, cut off after each byte, each byte changed, or a fragment.
+/// Variants of a frame: the frame itself, cut off after each byte, and with each byte changed.
 fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![frame.to_vec()];
     all.extend((1..frame.len()).map(|len| frame[..len].to_vec()));
@@ -283,8 +283,8 @@ fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Kills: fragments, datagrams that are cut off, segments of other connections, and what comes from strangers, each
-/// without a counter; a datagram that is counted twice.
+/// Kills: no counter for truncated datagrams, for segments of unknown connections, or for datagrams of strangers; a
+/// datagram that is counted twice.
 #[test]
 fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     for (v6, wire) in [

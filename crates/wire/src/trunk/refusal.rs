@@ -30,8 +30,8 @@ pub enum Refusal {
     Fragment,
     /// It is of a management connection that this end does not have.
     Channel,
-    /// It is for the address of this end, and is no datagram from the other end: another sender, port or protocol, or
-    /// cut off before its ports. The first trunk of the address counts it.
+    /// It is for the address of this end, and is no datagram from the other end: another sender, port or protocol, a
+    /// tunnel, or cut off before its ports. The first trunk of the address counts it.
     Stranger,
 }
 
