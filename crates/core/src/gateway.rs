@@ -12,6 +12,7 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod balance;
 mod began;
 mod change;
 mod classes;
@@ -334,6 +335,11 @@ impl Machine for Gateway {
 
     fn is_working(&self) -> bool {
         self.is_installing()
+    }
+
+    fn wants_frames(&self, port: PortId) -> bool {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        self.links[direction.index()].wants_frames()
     }
 
     fn set_grain(&mut self, grain: Duration) {

@@ -32,6 +32,12 @@ pub trait Machine {
         false
     }
 
+    /// Returns `true` if super-packets that arrive at `port` are to be cut into frames before they are handed in.
+    fn wants_frames(&self, port: PortId) -> bool {
+        let _ = port;
+        false
+    }
+
     /// The driver comes back only so often: what arrives in between is taken in together, and what
     /// leaves does so together. Zero, as long as nothing is said, for each at its own time.
     fn set_grain(&mut self, grain: Duration) {
