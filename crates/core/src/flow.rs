@@ -1,9 +1,11 @@
 //! Flows: the state of each conversation that crosses the gateway, both directions in one place.
 
+mod fragments;
 mod rtt;
 mod table;
 mod tracker;
 
+pub use fragments::{FragmentTable, WithoutFirst};
 pub use rtt::Rtt;
 pub use table::{FlowTable, IDLE_LIMIT, Inserted};
 pub use tracker::{AckKind, Claiming, Tracker, Tracking};
@@ -11,7 +13,7 @@ pub use tracker::{AckKind, Claiming, Tracker, Tracking};
 use std::time::Duration;
 
 use crate::class::ClassId;
-use crate::packet::{Direction, FlowKey, Member, Packet};
+use crate::packet::{Direction, FlowKey, Member, Packet, Ports};
 use crate::{Bytes, Time};
 use rtt::Halves;
 
@@ -34,11 +36,13 @@ pub struct Flow {
 }
 
 /// What tells flows apart: the same addresses on another VLAN are other hosts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
     vlan: u16,
+    /// Fragments with unknown ports are a flow of their own.
+    ports: Ports,
 }
 
 impl Key {
@@ -48,7 +52,7 @@ impl Key {
             Direction::Up => packet.key,
             Direction::Down => packet.key.reverse(),
         };
-        Self { ends, vlan: packet.vlan }
+        Self { ends, vlan: packet.vlan, ports: packet.fragment.ports() }
     }
 }
 
@@ -154,7 +158,8 @@ impl Flow {
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));
-        Packet { key, dscp, vlan: self.key.vlan, ..Packet::default() }
+        let fragment = self.key.ports.fragment();
+        Packet { key, dscp, vlan: self.key.vlan, fragment, ..Packet::default() }
     }
 
     /// Where it belongs, in `direction`.

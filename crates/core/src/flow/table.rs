@@ -227,7 +227,7 @@ impl FlowTable {
         Some(flow)
     }
 
-    fn list_of(&self, &Key { ends: key, vlan }: &Key) -> usize {
+    fn list_of(&self, &Key { ends: key, vlan, .. }: &Key) -> usize {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(key.src.number());
         hasher.write_u128(key.dst.number());

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, Packet, Protocol};
+use crate::packet::{Direction, Packet, Ports, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
 /// frames that are not IP have neither addresses nor a DS codepoint. IPv4 addresses stand in their
-/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
+/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). Ranges for ports match a
+/// fragment without known ports only if it says [`Ports::Any`].
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.
@@ -50,11 +51,20 @@ impl Filter {
         self.accepts(key.protocol)
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
-            && within(&self.src_port, key.src.port)
-            && within(&self.dst_port, key.dst.port)
+            && self.accepts_ports(packet)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
             && self.direction.is_none_or(|only| only == direction)
+    }
+
+    /// Returns `true` if the packet's ports are in the ranges for them.
+    fn accepts_ports(&self, packet: &Packet) -> bool {
+        let (src, dst) = (packet.key.src.port, packet.key.dst.port);
+        match packet.fragment.ports() {
+            Ports::Known => within(&self.src_port, src) && within(&self.dst_port, dst),
+            Ports::Unknown => !self.asks_for_ports(),
+            Ports::Any => true,
+        }
     }
 
     /// Whether packets of `protocol` are asked for, and have every field that is.
@@ -71,7 +81,7 @@ impl Filter {
     }
 
     /// Returns `true` if the filter has a condition on a port.
-    const fn asks_for_ports(&self) -> bool {
+    pub(super) const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use super::filter::{Filter, Range, merged};
-use crate::packet::{Direction, Packet, slot};
+use crate::packet::{Direction, Packet, Ports, slot};
 
 /// Finds the first filter that matches a packet.
 ///
@@ -35,6 +35,10 @@ pub(super) struct Index {
 
 /// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction.
 const NUMBERS: usize = 6;
+/// The places of the ports among them.
+const PORTS: [usize; 2] = [0, 1];
+/// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
+const WITHOUT_PORTS: u16 = 1 << 8;
 
 /// The intervals of a field.
 #[derive(Clone, Debug)]
@@ -84,7 +88,9 @@ impl Index {
     /// The first filter that matches `packet`, crossing in `direction`.
     pub(super) fn first(&self, packet: &Packet, direction: Direction) -> Option<u32> {
         let key = &packet.key;
-        let protocol = u16::from(key.protocol.0);
+        let ports = packet.fragment.ports();
+        let protocol =
+            u16::from(key.protocol.0) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
         let way = u16::from(direction == Direction::Down);
         let numbers =
             [key.src.port, key.dst.port, protocol, u16::from(packet.dscp), packet.vlan, way];
@@ -94,8 +100,10 @@ impl Index {
                 sets[axis.rank] = axis.set_of(value);
             }
         }
-        for (axis, value) in self.numbers.iter().zip(numbers) {
-            if let Some(axis) = axis {
+        for (field, (axis, value)) in self.numbers.iter().zip(numbers).enumerate() {
+            if let Some(axis) = axis
+                && !(ports == Ports::Any && PORTS.contains(&field))
+            {
                 sets[axis.rank] = axis.set_of(value);
             }
         }
@@ -195,11 +203,25 @@ fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
     [
         filter.src_port.clone(),
         filter.dst_port.clone(),
-        filter.protocols().iter().map(wide).collect(),
+        protocols(filter),
         filter.dscp.iter().map(wide).collect(),
         filter.vlan.clone(),
         way.map(|way| Range { first: way, last: way }).into_iter().collect(),
     ]
+}
+
+/// The protocols that `filter` accepts, of packets with and without known ports.
+fn protocols(filter: &Filter) -> Vec<Range<u16>> {
+    let with_ports = |it: &Range<u8>| Range { first: it.first.into(), last: it.last.into() };
+    let mut ranges: Vec<Range<u16>> = filter.protocols().iter().map(with_ports).collect();
+    if !filter.asks_for_ports() {
+        let nonempty = ranges.clone().into_iter().filter(|it| it.first <= it.last);
+        ranges.extend(
+            nonempty
+                .map(|it| Range { first: it.first + WITHOUT_PORTS, last: it.last + WITHOUT_PORTS }),
+        );
+    }
+    ranges
 }
 
 /// Puts the axes into the order of density; says how many there are.

@@ -3,7 +3,7 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 
-use super::{Cursor, Oddity, be16, control, is_control, transport};
+use super::{Cursor, Oddity, be16, control, fragment, is_control, transport};
 
 /// Source: RFC 791, section 3.1.
 #[inline]
@@ -19,14 +19,20 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     packet.network = Network::Ipv4;
     packet.network_offset = frame.offset();
     (packet.dscp, packet.ecn) = traffic_class(header[1]);
-    packet.fragment = be16(header[6], header[7]) & V4_FRAGMENT != 0;
     packet.key = FlowKey {
         src: Endpoint::v4([header[12], header[13], header[14], header[15]], 0),
         dst: Endpoint::v4([header[16], header[17], header[18], header[19]], 0),
         protocol: Protocol(header[9]),
     };
     frame.at += header_len;
-    let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
+    let part = be16(header[6], header[7]);
+    let described = if part & V4_FRAGMENT == 0 {
+        transport::describe(frame, packet)
+    } else {
+        let identification = u32::from(be16(header[4], header[5]));
+        fragment::describe(frame, packet, part & V4_OFFSET, identification);
+        Ok(())
+    };
     note_control(frame, packet, header[8]);
     described
 }
@@ -55,7 +61,6 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     packet.network = Network::Ipv6;
     packet.network_offset = network_offset;
     (packet.dscp, packet.ecn) = traffic_class(header[0] << 4 | header[1] >> 4);
-    packet.fragment = upper.fragment;
     let (src, dst) = addresses(header);
     packet.key = FlowKey {
         src: Endpoint::v6(src, 0),
@@ -65,7 +70,13 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     if upper.too_deep {
         return Err(Oddity::Depth);
     }
-    let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
+    let described = match upper.fragment {
+        None => transport::describe(frame, packet),
+        Some((offset, identification)) => {
+            fragment::describe(frame, packet, offset, identification);
+            Ok(())
+        }
+    };
     note_control(frame, packet, header[7]);
     if upper.authenticated {
         packet.tcp = None;
@@ -76,17 +87,27 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
 /// What an IPv6 packet carries behind its extension headers.
 struct Upper {
     protocol: u8,
-    fragment: bool,
+    /// Offset in units of 8 bytes, and identification.
+    fragment: Option<(u16, u32)>,
     authenticated: bool,
     /// Not the upper layer yet, but we went as far as we go.
     too_deep: bool,
 }
 
-/// Passes extension headers. Those behind a fragment header are left alone, so that every fragment
-/// of a datagram has the same protocol in its key.
+/// The protocol behind the extension headers in a first fragment. `None` if they do not end within it, or another
+/// fragment header is there.
+pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> {
+    if first == HOP_BY_HOP {
+        return None;
+    }
+    let upper = pass_extensions(frame, first).ok()?;
+    (upper.fragment.is_none() && !upper.too_deep).then_some(upper.protocol)
+}
+
+/// Passes extension headers up to the first fragment header.
 fn pass_extensions(frame: &mut Cursor<'_>, first: u8) -> Result<Upper, Oddity> {
     let mut upper =
-        Upper { protocol: first, fragment: false, authenticated: false, too_deep: false };
+        Upper { protocol: first, fragment: None, authenticated: false, too_deep: false };
     for depth in 0..MAX_EXTENSIONS {
         let len = match upper.protocol {
             HOP_BY_HOP if depth > 0 => return Err(Oddity::Ipv6),
@@ -100,19 +121,23 @@ fn pass_extensions(frame: &mut Cursor<'_>, first: u8) -> Result<Upper, Oddity> {
         if len > frame.left() {
             return Err(Oddity::Ipv6);
         }
-        frame.at += len;
         upper.authenticated |= upper.protocol == AUTHENTICATION;
         // A fragment header on a datagram in one piece means nothing (RFC 6946).
-        upper.fragment = upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0;
+        if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
+            let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
+            let identification = u32::from_be_bytes([a, b, c, d]);
+            upper.fragment = Some((be16(high, low) >> V6_OFFSET_SHIFT, identification));
+        }
+        frame.at += len;
         upper.protocol = next;
-        if upper.fragment {
+        if upper.fragment.is_some() {
             break;
         }
     }
     if upper.protocol == HOP_BY_HOP {
         return Err(Oddity::Ipv6);
     }
-    upper.too_deep = !upper.fragment;
+    upper.too_deep = upper.fragment.is_none();
     Ok(upper)
 }
 
@@ -140,8 +165,12 @@ fn addresses(header: &[u8; 40]) -> ([u8; 16], [u8; 16]) {
 
 /// More fragments, or an offset.
 const V4_FRAGMENT: u16 = 0x3fff;
+/// In units of 8 bytes (RFC 791, section 3.1).
+const V4_OFFSET: u16 = 0x1fff;
 /// More fragments, or an offset (RFC 8200, section 4.5).
 const V6_FRAGMENT: u16 = 0xfff9;
+/// The offset in units of 8 bytes stands above the flags.
+const V6_OFFSET_SHIFT: u32 = 3;
 /// Extension headers in a row that are followed; RFC 8200, section 4.1 recommends at most 7.
 const MAX_EXTENSIONS: usize = 8;
 const HOP_BY_HOP: u8 = 0;
