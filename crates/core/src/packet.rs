@@ -15,6 +15,7 @@ mod pool;
 mod ring;
 mod sack;
 mod travel;
+mod tunnel;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
@@ -27,6 +28,7 @@ pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
+pub use tunnel::TunnelKind;
 
 use std::num::NonZeroU16;
 

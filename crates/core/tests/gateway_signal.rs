@@ -4,6 +4,7 @@
 
 mod acks_at_swaps;
 mod port_reuse;
+mod scarce_buffers;
 
 use std::time::Duration;
 

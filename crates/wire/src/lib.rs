@@ -20,6 +20,8 @@ mod rewrite;
 pub mod segment;
 pub mod split;
 pub mod trunk;
+#[allow(dead_code, reason = "`describe` uses it next")]
+mod tunnel;
 mod vlan;
 
 pub use checksum::{complete as complete_checksum, finish as finish_checksum};

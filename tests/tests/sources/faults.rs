@@ -84,7 +84,7 @@ const TABLE: &[Row] = &[
         },
         state: &["in force"],
         says: |_| Vec::new(),
-        mend: |case| case.site.commit(),
+        mend: |case| case.commit(41),
     },
     Row {
         fault: "a policy does not compile",
@@ -97,7 +97,7 @@ const TABLE: &[Row] = &[
         says: |case| vec![case.site.place().to_owned(), "fast".to_owned()],
         mend: |case| {
             case.site.write("42 Mbit/s");
-            case.site.commit();
+            case.commit(42);
         },
     },
     Row {
@@ -130,6 +130,14 @@ impl Case<'_> {
     /// Puts a policy file with these sources in force.
     fn apply(&self, sources: &str) {
         self.gateway.apply("af-packet", sources);
+    }
+
+    /// Commits the set of the source, and waits until its mean rate, in Mbit/s, is in force.
+    fn commit(&mut self, mean: u64) {
+        self.site.commit();
+        until(&format!("{mean} Mbit/s"), LIMIT, || {
+            (mean_of(&ask(self.bed, "status")) == Some(mean * 1_000_000)).then_some(())
+        });
     }
 
     /// The source with a user of this password.

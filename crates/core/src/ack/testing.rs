@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{AckControl, AckSpec, Ahead, Known, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
-use crate::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
 
 pub(super) const MSS: u32 = 1_448;
 pub(super) const FRAME: u32 = MSS + 66;
@@ -25,14 +25,21 @@ pub(super) struct Bench {
     pub(super) queue: Queue,
     pub(super) ins: u64,
     pub(super) outs: u64,
+    /// Buffers that others occupy.
+    others: Vec<PacketId>,
 }
 
 impl Bench {
     pub(super) fn new(spec: &str, mbps: u64) -> Self {
+        Self::with_buffers(spec, mbps, 4_096)
+    }
+
+    /// The same with so many `buffers`.
+    pub(super) fn with_buffers(spec: &str, mbps: u64, buffers: u32) -> Self {
         let rate = Rate::from_mbps(mbps);
         let profile = Profile::new(rate, None, Bytes(15_140), Bytes(1_514)).unwrap();
         let File { signal: spec } = toml::from_str(&format!("signal = {spec}")).unwrap();
-        let mut pool = PacketPool::with_capacity(4_096);
+        let mut pool = PacketPool::with_capacity(buffers);
         pool.keep_sack();
         pool.make_copies();
         Self {
@@ -54,6 +61,7 @@ impl Bench {
             },
             ins: 0,
             outs: 0,
+            others: Vec::new(),
         }
     }
 
@@ -148,7 +156,16 @@ impl Bench {
         let counts = self.signal.counts();
         let kept = u64::from(counts.packets);
         assert_eq!(self.ins + counts.made, self.outs + counts.absorbed + kept, "{counts:?}");
-        assert_eq!(self.pool.in_use(), counts.packets, "{counts:?}");
+        let others = u32::try_from(self.others.len()).unwrap();
+        assert_eq!(self.pool.in_use(), counts.packets + others, "{counts:?}");
+    }
+
+    /// Others occupy buffers until only so many are free.
+    pub(super) fn leave_free(&mut self, free: usize) {
+        self.others.drain(..).for_each(|id| self.pool.release(id));
+        let kept = usize::try_from(self.pool.in_use()).unwrap();
+        let others = self.pool.capacity().saturating_sub(kept + free);
+        self.others.extend((0..others).map(|_| self.pool.insert(Packet::default()).unwrap()));
     }
 
     fn taken(&mut self, mut out: Fifo) -> Vec<TcpSegment> {

@@ -2,6 +2,7 @@
 
 mod responds;
 mod stops;
+mod timers;
 mod whole;
 
 use std::time::Duration;
@@ -199,21 +200,6 @@ fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     let edges: Vec<_> = went.iter().map(|tcp| tcp.ack + (u32::from(tcp.window) << 7)).collect();
     assert!(edges.windows(2).all(|pair| pair[0] <= pair[1]), "{edges:?}");
     assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
-}
-
-#[test]
-fn nothing_is_held_for_longer_than_the_bound() {
-    let mut bench = sent(r#"{ kind = "postack", max_hold = "100 ms" }"#, 40);
-    bench.fill(US(0), true);
-    (1..=10).for_each(|n| assert!(bench.ack(US(1_000 * u64::from(n)), 0, 2 * n * MSS).is_empty()));
-    let went = bench.run_until(US(1_000_000));
-    assert_eq!(went.len(), 10);
-    for (n, (at, tcp)) in (1..).zip(&went) {
-        assert_eq!(tcp.ack, 2 * n * MSS);
-        let held = at.since(US(1_000 * u64::from(n)));
-        assert!(held < Duration::from_millis(104), "{n}: {held:?}");
-    }
-    assert_eq!(bench.signal.counts().overdue, 10);
 }
 
 /// Kills: no bound but that of the policy; one that does not grow with what the sender is used to, or

@@ -38,7 +38,7 @@ fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-const CONTROLS: [&str; 4] = [
+pub(super) const CONTROLS: [&str; 4] = [
     "\"postack\"",
     r#"{ kind = "postack", release = "bucket" }"#,
     r#"{ kind = "postack", release = "virtual-queue" }"#,

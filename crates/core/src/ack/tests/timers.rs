@@ -1,0 +1,114 @@
+//! Held ACKs have a timer, however few buffers are free.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{EVERY, MSS, sent};
+use crate::Time;
+use crate::ack::testing::{Bench, US, plain};
+
+const MEMBERS: u32 = 3;
+
+/// What happens to a flow.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// So many segments are sent, and one ACK of so many comes back.
+    Round { member: u32, segments: u32, acked: u32 },
+    /// So many buffers are free from now on.
+    Free(usize),
+    /// So many microseconds pass.
+    Passes(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let segments = (0_u32..30, 1_u32..30);
+    prop_oneof![
+        4 => (0..MEMBERS, segments).prop_map(|(member, (segments, acked))| {
+            Event::Round { member, segments, acked }
+        }),
+        1 => (1_usize..12).prop_map(Event::Free),
+        1 => (0_u64..20_000).prop_map(Event::Passes),
+    ]
+}
+
+/// Sent and acknowledged segments of a flow.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    sent: u32,
+    acked: u32,
+}
+
+fn round(bench: &mut Bench, now: Time, member: u32, flow: &mut Sent, (sent, acked): (u32, u32)) {
+    for _ in 0..sent {
+        flow.sent += 1;
+        bench.data(now, member, flow.sent * MSS);
+    }
+    flow.acked = (flow.acked + acked).min(flow.sent);
+    bench.known.sent = Some(flow.sent * MSS);
+    bench.back(now, member, plain(flow.acked * MSS), &[]);
+}
+
+#[test]
+fn nothing_is_held_for_longer_than_the_bound() {
+    let mut bench = sent(r#"{ kind = "postack", max_hold = "100 ms" }"#, 40);
+    bench.fill(US(0), true);
+    (1..=10).for_each(|n| assert!(bench.ack(US(1_000 * u64::from(n)), 0, 2 * n * MSS).is_empty()));
+    let went = bench.run_until(US(1_000_000));
+    assert_eq!(went.len(), 10);
+    for (n, (at, tcp)) in (1..).zip(&went) {
+        assert_eq!(tcp.ack, 2 * n * MSS);
+        let held = at.since(US(1_000 * u64::from(n)));
+        assert!(held < Duration::from_millis(104), "{n}: {held:?}");
+    }
+    assert_eq!(bench.signal.counts().overdue, 10);
+}
+
+/// Kills: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
+#[test]
+fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_timer() {
+    for spec in EVERY {
+        let mut bench = Bench::with_buffers(spec, 10, 64);
+        round(&mut bench, US(0), 0, &mut Sent::default(), (0, 0));
+        bench.fill(US(0), true);
+        bench.leave_free(4);
+        round(&mut bench, US(1), 0, &mut Sent::default(), (40, 40));
+        let rest = bench.run_until(Time::from_secs(10));
+        assert_eq!(bench.signal.counts().held, 0, "{spec}: {} departed", rest.len());
+    }
+}
+
+proptest! {
+    /// Kills: the same mutant, for several flows with ACKs of any length and any number of free buffers.
+    #[test]
+    fn whatever_is_held_has_a_timer_however_few_buffers_are_free(
+        which in 0_usize..EVERY.len(),
+        buffers in prop_oneof![8_u32..64, Just(256_u32), Just(4_096_u32)],
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let mut bench = Bench::with_buffers(EVERY[which], 10, buffers);
+        let (mut flows, mut now) = ([Sent::default(); 3], US(0));
+        (0..MEMBERS).for_each(|member| round(&mut bench, now, member, &mut Sent::default(), (0, 0)));
+        bench.fill(now, true);
+        for event in events {
+            match event {
+                Event::Round { member, segments, acked } => {
+                    let flow = flows.get_mut(usize::try_from(member).unwrap()).unwrap();
+                    if bench.pool.in_use() < buffers {
+                        round(&mut bench, now, member, flow, (segments, acked));
+                    }
+                }
+                Event::Free(free) => bench.leave_free(free),
+                Event::Passes(us) => {
+                    now += Duration::from_micros(us);
+                    bench.run_until(now);
+                }
+            }
+            let held = bench.signal.counts().held;
+            prop_assert!(held == 0 || bench.signal.ready_at().is_some(), "{held} without a timer");
+        }
+        // The queue stays full: only timers release.
+        bench.run_until(now + Duration::from_secs(100));
+        prop_assert_eq!(bench.signal.counts().held, 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! Held ACKs while nearly all buffers are in use, for every allocation, ACK control and pool size.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::gateway::Gateway;
+use tidegate_core::policy::{Action, Profile};
+use tidegate_core::{Bytes, Machine, PacketId, Rate, Time};
+
+use super::port_reuse::CONTROLS;
+use super::{Run, policy};
+
+/// As policy files name them.
+const ALLOCATIONS: [&str; 6] =
+    ["partitioned", "sequential", "fcfs", "lru", "logical-partitions", "drr"];
+
+/// From fewer buffers than the handshake and a stretch ACK need, to the default of a small gateway.
+const POOLS: [u32; 5] = [8, 16, 64, 1_024, 4_096];
+
+/// A sender behind a shaper of half of the link's rate, and the buffers that others occupy.
+struct Scarce {
+    run: Run,
+    pool: u32,
+    others: Vec<PacketId>,
+    /// Segments sent and acknowledged.
+    sent: u32,
+    acked: u32,
+}
+
+impl Scarce {
+    fn new(allocation: &str, control: &str, pool: u32) -> Self {
+        let text = format!("allocation = '{allocation}'\ncontrol = {control}");
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        let mut policy = policy(None);
+        let Action::Shape { signal, conditioning, .. } = &mut policy.action else { unreachable!() };
+        *signal = Some(table["control"].clone().try_into().unwrap());
+        conditioning.allocation = table["allocation"].clone().try_into().unwrap();
+        let profile = Profile::new(Rate::from_mbps(5), None, Bytes(3_028), Bytes(1_514));
+        conditioning.profile = profile.unwrap();
+        let mut run = Run::of(pool, vec![policy], None);
+        run.gateway.pool().make_copies();
+        Self { run, pool, others: Vec::new(), sent: 0, acked: 0 }
+    }
+
+    fn free(&mut self) -> u32 {
+        self.pool - self.run.gateway.pool().in_use()
+    }
+
+    /// Others occupy buffers until only `free` are free.
+    fn leave_free(&mut self, free: u32) {
+        let pool = self.run.gateway.pool();
+        self.others.drain(..).for_each(|id| pool.release(id));
+        while self.free() > free {
+            let id = self.run.gateway.pool().insert(Default::default()).unwrap();
+            self.others.push(id);
+        }
+    }
+
+    fn send(&mut self, segments: u32) {
+        for _ in 0..segments.min(self.free()) {
+            self.run.data(self.sent, 1);
+            self.sent += 1;
+        }
+    }
+
+    /// An ACK of up to so many more segments comes back.
+    fn ack(&mut self, segments: u32) {
+        if self.free() > 0 {
+            self.acked = (self.acked + segments).min(self.sent);
+            self.run.ack(self.acked);
+            self.run.gateway.pool().copies().for_each(drop);
+        }
+    }
+
+    /// Lets everything depart. Returns the number of ACKs that are held for ever.
+    fn end(mut self) -> u32 {
+        self.leave_free(self.pool);
+        for _ in 0..100 {
+            self.run.leave();
+            let now = self.run.now;
+            let Some(at) = self.run.gateway.poll_timeout(now) else { break };
+            self.run.now = at.max(now);
+        }
+        self.run.gateway.report().aggregates[0].acks.held
+    }
+}
+
+/// A new flow has nothing held, and its first ACK covers many segments while few buffers are free.
+///
+/// Kills: no timer and no turn for the remainder of an ACK whose first step departs as buffers are scarce.
+#[test]
+fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
+    for pool in POOLS {
+        for (allocation, control) in
+            ALLOCATIONS.iter().flat_map(|it| CONTROLS.map(|control| (it, control)))
+        {
+            let mut it = Scarce::new(allocation, control, pool);
+            it.send(pool / 2);
+            it.leave_free(2);
+            it.ack(pool / 2);
+            assert_eq!(it.end(), 0, "{allocation}, {control}, {pool} buffers");
+        }
+    }
+}
+
+/// What happens to the flow.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Data(u32),
+    Ack(u32),
+    Free(u32),
+    Passes(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (1_u32..30).prop_map(Event::Data),
+        3 => (1_u32..40).prop_map(Event::Ack),
+        1 => (1_u32..12).prop_map(Event::Free),
+        1 => (0_u64..40).prop_map(Event::Passes),
+    ]
+}
+
+/// Lets what is ready depart until `end`.
+fn passes(run: &mut Run, end: Time) {
+    while run.now < end {
+        run.out(Gateway::WAN);
+        run.out(Gateway::LAN);
+        let next = run.gateway.poll_timeout(run.now).unwrap_or(end);
+        run.now = run.now.max(next.min(end));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Kills: the same mutant, whatever else happened to the flow.
+    #[test]
+    fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
+        allocation in prop::sample::select(&ALLOCATIONS),
+        control in prop::sample::select(&CONTROLS),
+        pool in prop::sample::select(&POOLS),
+        events in prop::collection::vec(event(), 1..50),
+    ) {
+        let mut it = Scarce::new(allocation, control, pool);
+        for event in events {
+            match event {
+                Event::Data(segments) => it.send(segments),
+                Event::Ack(segments) => it.ack(segments),
+                Event::Free(free) => it.leave_free(free),
+                Event::Passes(ms) => {
+                    let end = it.run.now + Duration::from_millis(ms);
+                    passes(&mut it.run, end);
+                }
+            }
+        }
+        prop_assert_eq!(it.end(), 0);
+    }
+}

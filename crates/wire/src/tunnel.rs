@@ -1,0 +1,214 @@
+//! Recognises IP packets in unencrypted tunnels: which tunnel header follows, and where the inner headers begin.
+//!
+//! A port number proves nothing. An inner packet counts only if its IPv4 header checksum or its IPv6
+//! length holds, and if every field of the tunnel header that the standard fixes has its value.
+//!
+//! `bytes` always begins behind the outer IP header or the label stack. They may be the first part of
+//! a packet, of which `left` bytes follow in all.
+//!
+//! Source: the RFCs named at [`TunnelKind`].
+//!
+//! Differs: keepalives, control messages and inner packets without IP are not tunnelled IP. The outer
+//! headers describe these.
+
+mod gtp;
+mod inner;
+mod l2tp;
+
+use tidegate_core::packet::{Network, Protocol, TunnelKind};
+
+use inner::{Payload, ethernet, ip};
+
+/// A tunnel header and the inner packet behind it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Inside {
+    pub(crate) kind: TunnelKind,
+    /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow have the same number.
+    pub(crate) id: Option<u32>,
+    /// Bytes of the tunnel header, with its UDP header: where the inner IP or Ethernet header begins.
+    pub(crate) header: usize,
+    pub(crate) carries: Carries,
+    /// Version of the inner IP header.
+    pub(crate) network: Network,
+    /// Where the inner IP header begins.
+    pub(crate) offset: usize,
+    /// VLAN of the inner Ethernet header, or [`NO_VLAN`](tidegate_core::packet::NO_VLAN).
+    pub(crate) vlan: u16,
+    /// The tunnel header has a sequence number, so packets may be neither added nor removed.
+    pub(crate) numbered: bool,
+    /// A checksum of the tunnel header covers the inner packet (GRE).
+    pub(crate) summed: bool,
+}
+
+/// The first inner header.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Carries {
+    Ip,
+    Ethernet,
+}
+
+impl Inside {
+    /// Returns `true` if ACKs inside may be made, merged and cut. Otherwise they are held whole.
+    ///
+    /// Only the lengths and checksums of these kinds are corrected when an ACK changes its length.
+    pub(crate) const fn may_edit(&self) -> bool {
+        let kind = matches!(
+            self.kind,
+            TunnelKind::Ip | TunnelKind::Gre | TunnelKind::Vxlan | TunnelKind::Geneve
+        );
+        kind && !self.numbered && !self.summed
+    }
+
+    /// A tunnel of `kind` whose header of `header` bytes precedes `payload`.
+    fn new(kind: TunnelKind, header: usize, payload: Payload) -> Self {
+        Self {
+            kind,
+            id: None,
+            header,
+            carries: payload.carries,
+            network: payload.network,
+            offset: header + payload.offset,
+            vlan: payload.vlan,
+            numbered: false,
+            summed: false,
+        }
+    }
+}
+
+/// The packet inside the IP packet whose payload is `bytes`, of `protocol`.
+///
+/// `None` if the payload is no tunnel. The payload must not be a fragment.
+#[inline]
+pub(crate) fn inside(protocol: Protocol, bytes: &[u8], left: usize) -> Option<Inside> {
+    match protocol {
+        // The usual case first.
+        Protocol::TCP => None,
+        Protocol::UDP => in_udp(bytes, left),
+        IPV4 => ip_in_ip(Network::Ipv4, bytes, left),
+        IPV6 => ip_in_ip(Network::Ipv6, bytes, left),
+        GRE => gre(bytes, left),
+        L2TP => l2tp::over_ip(bytes, left),
+        _ => None,
+    }
+}
+
+/// The packet inside an Ethernet frame behind a label stack, with or without a control word.
+///
+/// The control word may number the frames (RFC 4448, section 4.6). Without knowledge of the
+/// configuration, each pseudowire counts as numbered.
+pub(crate) fn behind_labels(bytes: &[u8], left: usize) -> Option<Inside> {
+    let control_word = bytes.first().is_some_and(|first| first >> 4 == 0);
+    let behind = |header| ethernet(bytes, left, header);
+    let with = if control_word { behind(CONTROL_WORD).map(|it| (CONTROL_WORD, it)) } else { None };
+    let (header, payload) = with.or_else(|| Some((0, behind(0)?)))?;
+    Some(Inside { numbered: true, ..Inside::new(TunnelKind::Pseudowire, header, payload) })
+}
+
+fn ip_in_ip(network: Network, bytes: &[u8], left: usize) -> Option<Inside> {
+    let payload = ip(bytes, left, 0)?;
+    (payload.network == network).then(|| Inside::new(TunnelKind::Ip, 0, payload))
+}
+
+/// Source: RFC 768, section "Length"; IANA, service names (ports).
+#[inline]
+fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
+    let [a, b, c, d, high, low, ..] = *bytes.first_chunk::<UDP>()?;
+    let (src, dst) = (be16(a, b), be16(c, d));
+    let read = match dst {
+        VXLAN_PORT => vxlan,
+        GENEVE_PORT => geneve,
+        GTP_PORT => gtp::in_udp,
+        _ if dst == L2TP_PORT || src == L2TP_PORT => l2tp::over_udp,
+        _ => return None,
+    };
+    // A super-packet may be too long for the field.
+    let len = usize::from(be16(high, low));
+    let fits = len <= left && len >= UDP || len == 0 && left > usize::from(u16::MAX);
+    if !fits {
+        return None;
+    }
+    read(bytes, if len == 0 { left } else { len })
+}
+
+/// Source: RFC 7348, section 5.
+fn vxlan(bytes: &[u8], left: usize) -> Option<Inside> {
+    let header = bytes.get(UDP..)?.first_chunk::<8>()?;
+    let [VXLAN_FLAGS, 0, 0, 0, a, b, c, 0] = *header else { return None };
+    let payload = ethernet(bytes, left, UDP + header.len())?;
+    let inside = Inside::new(TunnelKind::Vxlan, UDP + header.len(), payload);
+    Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
+}
+
+/// Source: RFC 8926, section 3.4. Control packets are not looked into.
+fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
+    let header = bytes.get(UDP..)?.first_chunk::<8>()?;
+    let [first, flags, p0, p1, a, b, c, _] = *header;
+    if first >> 6 != 0 || flags & GENEVE_CONTROL != 0 {
+        return None;
+    }
+    let at = UDP + header.len() + usize::from(first & GENEVE_OPTIONS) * 4;
+    let payload = by_ethertype(be16(p0, p1), bytes, left, at)?;
+    let inside = Inside::new(TunnelKind::Geneve, at, payload);
+    Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
+}
+
+/// Source: RFC 2784, section 2; RFC 2890, section 2. Version 1 (PPTP) and source routes are not read.
+fn gre(bytes: &[u8], left: usize) -> Option<Inside> {
+    let [flags, version, p0, p1] = *bytes.first_chunk::<4>()?;
+    if flags & !(GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE) != 0 || version != 0 {
+        return None;
+    }
+    let (summed, keyed) = (flags & GRE_CHECKSUM != 0, flags & GRE_KEY != 0);
+    let numbered = flags & GRE_SEQUENCE != 0;
+    let key_at = if summed { 8 } else { 4 };
+    let words = 1 + usize::from(summed) + usize::from(keyed) + usize::from(numbered);
+    let payload = by_ethertype(be16(p0, p1), bytes, left, words * 4)?;
+    let id = keyed.then(|| bytes.get(key_at..)?.first_chunk().map(|key| u32::from_be_bytes(*key)));
+    let inside = Inside::new(TunnelKind::Gre, words * 4, payload);
+    Some(Inside { id: id.flatten(), numbered, summed, ..inside })
+}
+
+/// The payload of `ethertype` at `at`: Ethernet or IP.
+fn by_ethertype(ethertype: u16, bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
+    let wanted = match ethertype {
+        TRANSPARENT_ETHERNET => return ethernet(bytes, left, at),
+        crate::ethertype::IPV4 => Network::Ipv4,
+        crate::ethertype::IPV6 => Network::Ipv6,
+        _ => return None,
+    };
+    ip(bytes, left, at).filter(|payload| payload.network == wanted)
+}
+
+const fn be16(high: u8, low: u8) -> u16 {
+    u16::from_be_bytes([high, low])
+}
+
+/// Bytes of a UDP header (RFC 768).
+const UDP: usize = 8;
+/// IP protocol numbers (IANA).
+const IPV4: Protocol = Protocol(4);
+const IPV6: Protocol = Protocol(41);
+const GRE: Protocol = Protocol(47);
+const L2TP: Protocol = Protocol(115);
+/// UDP ports (IANA).
+const L2TP_PORT: u16 = 1701;
+const GTP_PORT: u16 = 2152;
+const VXLAN_PORT: u16 = 4789;
+const GENEVE_PORT: u16 = 6081;
+/// The first byte of VXLAN: only the I flag (RFC 7348, section 5).
+const VXLAN_FLAGS: u8 = 0x08;
+/// The O bit (RFC 8926, section 3.4).
+const GENEVE_CONTROL: u8 = 0x80;
+/// Length of the options in words of 4 bytes.
+const GENEVE_OPTIONS: u8 = 0x3f;
+/// Flags of GRE (RFC 2890, section 2).
+const GRE_CHECKSUM: u8 = 0x80;
+const GRE_KEY: u8 = 0x20;
+const GRE_SEQUENCE: u8 = 0x10;
+/// Ethertype of bridged Ethernet in GRE and GENEVE (IANA, IEEE 802 numbers).
+const TRANSPARENT_ETHERNET: u16 = 0x6558;
+/// Bytes of a pseudowire's control word (RFC 4385, section 3).
+const CONTROL_WORD: usize = 4;
+
+#[cfg(test)]
+mod tests;
