@@ -1,6 +1,7 @@
 //! Flows: the state of each conversation that crosses the gateway, both directions in one place.
 
 mod fragments;
+mod opening;
 mod rtt;
 mod table;
 mod tracker;
@@ -40,19 +41,30 @@ pub struct Flow {
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
-    vlan: u16,
+    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join).
+    vlans: [u16; 2],
     /// Fragments with unknown ports are a flow of their own.
     ports: Ports,
 }
 
 impl Key {
-    /// The key that both directions share.
+    /// The key of a flow whose directions have the VLAN of `packet`.
     const fn of(packet: &Packet, direction: Direction) -> Self {
         let ends = match direction {
             Direction::Up => packet.key,
             Direction::Down => packet.key.reverse(),
         };
-        Self { ends, vlan: packet.vlan, ports: packet.fragment.ports() }
+        Self { ends, vlans: [packet.vlan; 2], ports: packet.fragment.ports() }
+    }
+
+    /// Returns `true` if `packet`, the key of a packet in `direction`, belongs to the flow of this key.
+    fn has(&self, packet: &Self, direction: Direction) -> bool {
+        let at = direction.index();
+        self.vlans[at] == packet.vlans[at] && self.ends == packet.ends && self.ports == packet.ports
+    }
+
+    const fn is_joined(&self) -> bool {
+        self.vlans[0] != self.vlans[1]
     }
 }
 
@@ -158,8 +170,8 @@ impl Flow {
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));
-        let fragment = self.key.ports.fragment();
-        Packet { key, dscp, vlan: self.key.vlan, fragment, ..Packet::default() }
+        let (vlan, fragment) = (self.key.vlans[direction.index()], self.key.ports.fragment());
+        Packet { key, dscp, vlan, fragment, ..Packet::default() }
     }
 
     /// Where it belongs, in `direction`.

@@ -310,7 +310,7 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.links[direction.index()].pop(&mut cx)?;
-        if self.places[direction.index()].is_waited_for() && self.pool[&packet].controlled {
+        if self.places[direction.index()].is_waited_for() && self.pool[&packet].is_controlled() {
             self.made_room(now, direction, &packet);
         }
         let leaving = &self.pool[&packet];

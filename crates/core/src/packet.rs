@@ -6,11 +6,13 @@
 
 mod codepoint;
 mod dense;
+mod facts;
 mod fifo;
 mod flow_fifo;
 mod fragment;
 mod governed;
 mod key;
+mod outer;
 mod pool;
 mod ring;
 mod sack;
@@ -19,11 +21,13 @@ mod tunnel;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
+pub use facts::Facts;
 pub use fifo::Fifo;
 pub use flow_fifo::{FlowFifo, Handover};
 pub use fragment::{Fragment, Ports};
 pub use governed::Governed;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
+pub use outer::{Outer, Tunnel};
 pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
@@ -63,11 +67,11 @@ pub struct Packet {
     pub flow: FlowId,
     /// The TCP header, where there is a whole one.
     pub tcp: Option<TcpSegment>,
-    /// Who talks to whom.
+    /// Who talks to whom, by the innermost header that was read.
     pub key: FlowKey,
-    /// Where the network header begins in the frame; zero for [`Network::Opaque`].
+    /// Where the outermost network header begins in the frame; zero for [`Network::Opaque`].
     pub network_offset: u16,
-    /// Where the transport header begins in the frame; zero if there is none to be seen.
+    /// Where the innermost transport header begins in the frame; zero if there is none to be seen.
     pub transport_offset: u16,
     /// Outermost VLAN identifier; [`NO_VLAN`] if untagged.
     pub vlan: u16,
@@ -83,8 +87,8 @@ pub struct Packet {
     pub checksum: u16,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,
-    /// Its aggregate governs its sender by the ACKs that go back.
-    pub controlled: bool,
+    /// Facts of one bit.
+    pub facts: Facts,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,
     /// Kind of its traffic.
@@ -279,6 +283,18 @@ impl TcpSegment {
 }
 
 impl Packet {
+    /// Returns `true` if its aggregate controls its sender by the ACKs that go back.
+    #[must_use]
+    pub const fn is_controlled(&self) -> bool {
+        self.facts.has(Facts::CONTROLLED)
+    }
+
+    /// Returns `true` if the pool has the [`Outer`] headers of the packet.
+    #[must_use]
+    pub const fn has_outer(&self) -> bool {
+        self.facts.has(Facts::OUTER)
+    }
+
     /// Length of the frame.
     #[must_use]
     pub fn frame_len(&self) -> Bytes {

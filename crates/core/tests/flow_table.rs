@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT};
+use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT, Tracking};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowId, FlowKey, Member, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowId, FlowKey, Member, NO_VLAN, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::{Packet, Time};
 
@@ -48,6 +48,107 @@ fn the_same_addresses_on_another_vlan_are_another_flow() {
     let other = table.insert(Time::ZERO, &tagged, Direction::Up, |_, _| false).unwrap().id;
     assert_eq!(table.find(&tagged, Direction::Up), Some(other));
     assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
+}
+
+/// The `number`-th segment of the handshake of one connection: SYN, SYN with ACK, ACK; in this VLAN.
+fn handshake(number: u32, isn: u32, vlan: u16) -> (Packet, Direction) {
+    let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 40_000), Endpoint::v4([1, 1, 1, 1], 443));
+    let key = FlowKey { src, dst, protocol: Protocol::TCP };
+    let (flags, seq, ack) = match number {
+        0 => (TcpFlags::SYN, isn, 0),
+        1 => (TcpFlags::SYN | TcpFlags::ACK, 7_000, isn.wrapping_add(1)),
+        _ => (TcpFlags::ACK, isn.wrapping_add(1), 7_001),
+    };
+    let tcp = Some(TcpSegment { flags: TcpFlags(flags), seq, ack, ..TcpSegment::default() });
+    let direction = if number == 1 { Direction::Down } else { Direction::Up };
+    let key = if number == 1 { key.reverse() } else { key };
+    (Packet { key, tcp, vlan, len: 60, ..Packet::default() }, direction)
+}
+
+/// Takes in a packet as the gateway does; returns its flow.
+fn take_in(table: &mut FlowTable, now: Time, (mut packet, way): (Packet, Direction)) -> FlowId {
+    let known = table.find(&packet, way).or_else(|| table.join(&packet, way));
+    let id = known.unwrap_or_else(|| table.insert(now, &packet, way, |_, _| false).unwrap().id);
+    table[id].on_arrival(now, &mut packet, way);
+    id
+}
+
+/// Kills: directions under different tags left apart; the join forgotten after the handshake, at removal, or in
+/// what filters see; packets under a third tag joined too.
+#[test]
+fn a_connection_whose_directions_have_different_tags_is_one_flow() {
+    let mut table = FlowTable::new(4, 1);
+    let id = take_in(&mut table, Time::ZERO, handshake(0, u32::MAX, 10));
+    assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, u32::MAX, 20)), id);
+    assert_eq!(take_in(&mut table, Time::ZERO, handshake(2, u32::MAX, 10)), id);
+    assert_eq!((table.len(), table[id].tracking()), (1, Tracking::Full));
+    let vlans = Direction::BOTH.map(|way| table[id].packet(way).vlan);
+    assert_eq!(vlans, [10, 20]);
+    let (answer, down) = handshake(1, u32::MAX, 20);
+    assert!(table.of_packet(&Packet { flow: id, ..answer }, down).is_some());
+    assert!(table.of_packet(&Packet { flow: id, vlan: 10, ..answer }, down).is_none());
+    assert_eq!(table.find(&handshake(2, u32::MAX, 20).0, Direction::Up), None);
+    assert_eq!(table.find(&handshake(1, u32::MAX, 30).0, down), None);
+
+    let late = Time::ZERO + IDLE_LIMIT + Duration::from_millis(2);
+    table.sweep(late, 10, |_, _| false, |_, _| {});
+    assert_eq!((table.len(), table.find(&answer, down)), (0, None));
+    assert_eq!(take_in(&mut table, late, handshake(0, 5, 20)), id);
+    assert_eq!(take_in(&mut table, late, handshake(1, 5, 20)), id);
+}
+
+/// Kills: a join without a look at the acknowledgement number; with data in the SYN, only one of the two numbers
+/// that answer it.
+#[test]
+fn only_an_answer_to_the_syn_joins_its_flow() {
+    for (data, ack, joins) in [
+        (0, 101, true),
+        (0, 102, false),
+        (0, 100, false),
+        (9, 101, true),
+        (9, 110, true),
+        (9, 111, false),
+    ] {
+        let mut table = FlowTable::new(4, 1);
+        let (mut syn, up) = handshake(0, 100, 10);
+        syn.tcp.as_mut().unwrap().payload = data;
+        let id = take_in(&mut table, Time::ZERO, (syn, up));
+        let (mut answer, down) = handshake(1, 100, NO_VLAN);
+        answer.tcp.as_mut().unwrap().ack = ack;
+        let joined = take_in(&mut table, Time::ZERO, (answer, down)) == id;
+        assert_eq!(joined, joins, "{data} {ack}");
+    }
+    // A segment that is no SYN joins nothing, and no flow that has both directions is joined.
+    let mut table = FlowTable::new(4, 1);
+    let id = take_in(&mut table, Time::ZERO, handshake(0, 100, 10));
+    let (mut data, down) = handshake(1, 100, 20);
+    data.tcp.as_mut().unwrap().flags = TcpFlags(TcpFlags::ACK);
+    assert_ne!(take_in(&mut table, Time::ZERO, (data, down)), id);
+    let mut table = FlowTable::new(4, 1);
+    let id = take_in(&mut table, Time::ZERO, handshake(0, 100, 10));
+    assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, 100, 10)), id);
+    assert_ne!(take_in(&mut table, Time::ZERO, handshake(1, 100, 20)), id);
+}
+
+/// Two tenants with equal addresses, ports and sequence numbers. Kills: a join where a direction was seen under
+/// two tags, whichever tenant is first; such a connection of the past counted for ever.
+#[test]
+fn two_tenants_with_equal_addresses_stay_apart() {
+    for [first, second] in [[10, 11], [11, 10]] {
+        let mut table = FlowTable::new(8, 1);
+        let a = take_in(&mut table, Time::ZERO, handshake(0, 100, first));
+        let b = take_in(&mut table, Time::ZERO, handshake(0, 100, second));
+        assert_ne!(a, b);
+        assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, 100, second)), b);
+        assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, 100, first)), a);
+        // Under a third tag it is the answer to either.
+        let third = take_in(&mut table, Time::ZERO, handshake(1, 100, 20));
+        assert!(third != a && third != b);
+        let late = Time::ZERO + IDLE_LIMIT + Duration::from_millis(2);
+        table.sweep(late, 10, |_, _| false, |_, _| {});
+        let alone = take_in(&mut table, late, handshake(0, 100, first));
+        assert_eq!(take_in(&mut table, late, handshake(1, 100, 20)), alone);
+    }
 }
 
 #[test]

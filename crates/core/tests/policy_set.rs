@@ -141,6 +141,23 @@ fn frames_that_are_not_ip_have_no_addresses_and_icmp_has_no_ports() {
     assert_eq!(winner(&set(Filter { dst_port: ports, ..Filter::default() }), &ping), None);
 }
 
+/// Kills: protocol 0 of an IP packet taken for a frame that is not IP; such a frame matched by protocols.
+#[test]
+fn an_ip_packet_of_protocol_zero_has_addresses() {
+    let set = |filter| PolicySet::new(vec![policy("it", 0, filter)]).unwrap();
+    let mut zero = packet(([10, 0, 0, 1], 0), ([10, 0, 0, 2], 0));
+    zero.key.protocol = Protocol(0);
+    let source = from("10.0.0.1");
+    assert_eq!(winner(&set(source.clone()), &zero), Some("it"));
+    assert!(source.matches(&zero, Direction::Up));
+    let protocol = vec![Range { first: 0, last: u8::MAX }];
+    let any = Filter { protocol, ..Filter::default() };
+    assert_eq!(winner(&set(any.clone()), &zero), Some("it"));
+    assert_eq!(winner(&set(any.clone()), &Packet::default()), None);
+    assert!(!any.matches(&Packet::default(), Direction::Up));
+    assert!(Filter::default().covers(&any) && !any.covers(&Filter::default()));
+}
+
 #[test]
 fn the_first_weight_that_matches_counts() {
     let conditioning = |weights| {

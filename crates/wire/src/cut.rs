@@ -4,7 +4,7 @@ use tidegate_core::Packet;
 use tidegate_core::packet::Network;
 
 use crate::checksum;
-use crate::describe::describe;
+use crate::describe::{describe, pppoe_session};
 use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 
 /// Makes of `head`, the first bytes of the TCP segment `frame`, a segment without payload; says
@@ -14,6 +14,9 @@ use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 /// bits are for [`rewrite`](crate::rewrite()) to say. A wrong checksum stays wrong by the same amount, so
 /// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
 /// [left to a NIC](Checksum::Partial).
+///
+/// Bytes of `head` behind the TCP header stand where `frame` has padding or a trailer. They become zero, as
+/// padding is (IEEE 802.3, section 3.2.7).
 pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {
     let mut packet = Packet::default();
     describe(frame, u32::try_from(frame.len()).unwrap_or(u32::MAX), &mut packet);
@@ -26,9 +29,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     let header_len = u32::from(*frame.get(at + 12)? >> 4) * 4;
     let starts = at + usize::try_from(header_len).ok()?;
     let bytes = frame.get(starts..)?.get(..usize::try_from(payload).ok()?)?;
-    if head.len() < starts {
-        return None;
-    }
+    head.get_mut(starts..)?.fill(0);
     let transport = u32::try_from(starts.checked_sub(network)?).ok()?;
     match packet.network {
         Network::Opaque => return None,
@@ -37,7 +38,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
             write(header::<40>(head, network)?, 4, u16::try_from(transport - V6).ok()?)
         }
     }
-    shorten_pppoe(head, network, transport);
+    shorten_pppoe(frame, head, network, transport)?;
     let tcp = header::<20>(head, at)?;
     // A partial checksum holds the sum itself, and of the pseudo header only.
     let flip = if checksum == Checksum::Partial { u16::MAX } else { 0 };
@@ -59,18 +60,16 @@ fn shorten_v4(header: &mut [u8; 20], total: u16) {
     write(header, 10, checksum::update(read(header, 10), old, total));
 }
 
-/// Source: RFC 2516, section 4: what stands directly before IP is the protocol of PPP, which no
-/// ethertype is, and no end of a label stack.
-fn shorten_pppoe(head: &mut [u8], network: usize, transport: u32) {
-    let header = network.checked_sub(8).and_then(|at| header::<8>(head, at));
-    if let (Some(header), Ok(ppp)) = (header, u16::try_from(transport + PPP))
-        && matches!(read(header, 6), 0x0021 | 0x0057)
-    {
-        write(header, 4, ppp);
+/// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes.
+fn shorten_pppoe(frame: &[u8], head: &mut [u8], network: usize, transport: u32) -> Option<()> {
+    if let Some(at) = pppoe_session(frame) {
+        let ppp = u32::try_from(network.checked_sub(at + PPPOE)?).ok()?;
+        write(header::<PPPOE>(head, at)?, 4, u16::try_from(transport + ppp).ok()?);
     }
+    Some(())
 }
 
 /// Bytes of an IPv6 header.
 const V6: u32 = 40;
-/// Bytes of PPP's protocol field.
-const PPP: u32 = 2;
+/// Bytes of a PPPoE header, without PPP.
+const PPPOE: usize = 6;

@@ -2,20 +2,21 @@
 
 mod control;
 mod fragment;
+mod inside;
 mod ip;
 mod link;
 mod oddity;
 mod transport;
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
 
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
 use crate::ethertype;
 
-/// Describes the frame of `len` bytes that begins with `head`.
+/// Describes the frame of `len` bytes that begins with `head`, by its outermost IP header.
 ///
 /// `head` is the whole frame or its first contiguous part, which should contain all headers. The
 /// function overwrites every field of `packet`. `cost` becomes `len`, and `segments` becomes one.
@@ -23,19 +24,39 @@ use crate::ethertype;
 /// identifies the sending station.
 ///
 /// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to the
-/// oddity, or as [`Network::Opaque`], and is forwarded nevertheless.
+/// oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses cannot be read.
 ///
 /// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are zero
 /// for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
 ///
-/// Behind an IPv6 authentication header, `tcp` is `None`: rewriting TCP would break the integrity
+/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity
 /// check (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
+    read(head, len, packet, None)
+}
+
+/// Describes the frame of `len` bytes that begins with `head`, by the innermost header that can be read.
+///
+/// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
+/// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
+/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function adds the
+/// headers of tunnels to `outer`, which is empty before.
+pub fn describe_innermost(
+    head: &[u8],
+    len: u32,
+    packet: &mut Packet,
+    outer: &mut Outer,
+) -> Option<Oddity> {
+    read(head, len, packet, Some(outer))
+}
+
+#[inline]
+fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
-    let mut frame = Cursor { head, at: 0, end, ethertype: 0, ppp: 0 };
-    let described = match link::skip(&mut frame, packet) {
+    let mut frame = Cursor::new(head, end);
+    let mut described = match link::skip(&mut frame, packet) {
         Ok(Network::Ipv4) => ip::describe_v4(&mut frame, packet),
         Ok(Network::Ipv6) => ip::describe_v6(&mut frame, packet),
         Ok(Network::Opaque) => Ok(()),
@@ -47,7 +68,20 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
             is_control(packet, control::source(head, None));
         }
     }
-    described.err()
+    if let Some(outer) = outer
+        && described.is_ok()
+        && inside::may_be(&frame, packet)
+    {
+        described = inside::look(&mut frame, packet, outer);
+    }
+    described.err().or(frame.odd)
+}
+
+/// Offset of the PPPoE header in `frame`, if it has one.
+pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
+    let mut frame = Cursor::new(frame, frame.len());
+    link::skip(&mut frame, &mut Packet::default()).ok()?;
+    Some(frame.session).filter(|at| *at > 0)
 }
 
 /// Marks `packet` as control traffic from `source`.
@@ -74,9 +108,22 @@ struct Cursor<'a> {
     ethertype: u16,
     /// Protocol field of PPP; zero without PPP.
     ppp: u16,
+    /// The frame has an authentication header so far.
+    authenticated: bool,
+    /// Offset of the PPPoE header; zero without one.
+    session: usize,
+    /// An oddity of the link layer behind which the IP header can still be read.
+    odd: Option<Oddity>,
 }
 
 impl<'a> Cursor<'a> {
+    /// The beginning of the frame that begins with `head` and ends at `end`.
+    #[inline]
+    const fn new(head: &'a [u8], end: usize) -> Self {
+        let (ethertype, ppp) = (0, 0);
+        Self { head, at: 0, end, ethertype, ppp, authenticated: false, session: 0, odd: None }
+    }
+
     /// The next `N` bytes, without advancing.
     #[inline]
     fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
@@ -111,7 +158,7 @@ impl<'a> Cursor<'a> {
     /// The current offset, in the type of the descriptor's fields.
     #[inline]
     fn offset(&self) -> u16 {
-        // At most 8 link headers of 4 to 14 bytes and 8 extension headers of 8 to 2,048 bytes.
+        // Only extension headers of more than 60,000 bytes reach the end of the range.
         u16::try_from(self.at).unwrap_or(0)
     }
 }

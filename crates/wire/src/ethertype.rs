@@ -26,6 +26,27 @@ pub(crate) const PPPOE_SESSION: u16 = 0x8864;
 /// Below this, the field is the length of an IEEE 802.3 frame.
 pub(crate) const SMALLEST: u16 = 0x0600;
 
+/// Whether a label stack follows.
+pub(crate) const fn is_mpls(ethertype: u16) -> bool {
+    matches!(ethertype, MPLS | MPLS_UPSTREAM)
+}
+
+/// True for the ethertypes named here.
+pub(crate) const fn is_known(ethertype: u16) -> bool {
+    matches!(
+        ethertype,
+        IPV4 | ARP
+            | IPV6
+            | MPLS
+            | MPLS_UPSTREAM
+            | LLDP
+            | SLOW_PROTOCOLS
+            | EAPOL
+            | PPPOE_DISCOVERY
+            | PPPOE_SESSION
+    ) || is_vlan(ethertype)
+}
+
 /// Whether a VLAN tag follows.
 pub(crate) const fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)

@@ -20,13 +20,12 @@ mod rewrite;
 pub mod segment;
 pub mod split;
 pub mod trunk;
-#[allow(dead_code, reason = "`describe` uses it next")]
 mod tunnel;
 mod vlan;
 
 pub use checksum::{complete as complete_checksum, finish as finish_checksum};
 pub use clamp::clamp_segment_size;
 pub use cut::cut;
-pub use describe::{Oddities, Oddity, describe};
+pub use describe::{Oddities, Oddity, describe, describe_innermost};
 pub use rewrite::{Checksum, rewrite};
 pub use vlan::VlanTag;

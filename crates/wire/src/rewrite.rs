@@ -38,7 +38,7 @@ pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
             let _ = segment.and_then(|it| set_segment_size(it, tcp.mss, checksum));
         }
         if let Some(timestamps) = tcp.timestamps {
-            let _ = write_timestamps(head, packet, tcp.flags, timestamps, checksum);
+            let _ = write_timestamps(head, packet, timestamps, checksum);
         }
     }
 }
@@ -92,12 +92,11 @@ fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
 fn write_timestamps(
     head: &mut [u8],
     packet: &Packet,
-    flags: TcpFlags,
     (value, echo): (u32, u32),
     checksum: Checksum,
 ) -> Option<()> {
     let options = packet_options(head, packet)?;
-    let at = 20 + timestamps_at(options, flags.any(TcpFlags::SYN))?;
+    let at = 20 + timestamps_at(options)?;
     let segment = head.get_mut(usize::from(packet.transport_offset)..)?;
     let new = (u64::from(value) << 32 | u64::from(echo)).to_be_bytes();
     if segment.get(at..)?.starts_with(&new) {

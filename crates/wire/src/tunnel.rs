@@ -75,6 +75,19 @@ impl Inside {
     }
 }
 
+/// Returns `true` if packets of `protocol` may carry a tunnel, by source and destination port if it is UDP.
+#[inline]
+pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
+    match protocol {
+        Protocol::UDP => {
+            let [src, dst] = ports;
+            matches!(dst, VXLAN_PORT | GENEVE_PORT | GTP_PORT | L2TP_PORT) || src == L2TP_PORT
+        }
+        IPV4 | IPV6 | GRE | L2TP => true,
+        _ => false,
+    }
+}
+
 /// The packet inside the IP packet whose payload is `bytes`, of `protocol`.
 ///
 /// `None` if the payload is no tunnel. The payload must not be a fragment.

@@ -4,13 +4,15 @@
 
 mod frames;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use frames::frames;
 use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, NO_VLAN, Network, Options, TcpFlags, TcpSegment};
 use tidegate_wire::build::{Frame, Link, Transport};
-use tidegate_wire::{Oddity, describe, segment};
+use tidegate_wire::{Oddity, VlanTag, complete_checksum, describe, segment};
 
 fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     let mut packet = Packet::default();
@@ -117,8 +119,12 @@ proptest! {
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
-        // Our guess at what MPLS carries includes that an IPv6 packet fills the frame.
-        let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) { 0 } else { padding };
+        // Our guess at what MPLS carries does not expect hop-by-hop options in a padded frame.
+        let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) && bytes[network + 6] == 0 {
+            0
+        } else {
+            padding
+        };
         bytes.resize(bytes.len() + padding, 0xa5);
         let (packet, _) = described(&bytes);
         let expected = expected(&bytes[network..]);
@@ -132,11 +138,11 @@ proptest! {
         prop_assert_eq!(packet.tcp, expected.tcp);
         let sack = segment::sack(&bytes, &packet);
         prop_assert_eq!(sack.as_slice(), &expected_sack(&bytes[network..])[..]);
-        let outermost = match frame.link.first() {
-            Some(Link::Vlan(tag)) => tag.tci & 0xfff,
-            _ => NO_VLAN,
-        };
-        prop_assert_eq!(packet.vlan, outermost);
+        let vlans = frame.link.iter().filter_map(|link| match link {
+            Link::Vlan(tag) => Some(tag.tci & 0xfff).filter(|vlan| *vlan != 0),
+            _ => None,
+        });
+        prop_assert_eq!(packet.vlan, { vlans }.next().unwrap_or(NO_VLAN));
     }
 
     /// Kills: the IPv4 header taken by index instead of `get`.
@@ -243,48 +249,183 @@ fn behind_an_authentication_header_there_are_ports_but_nothing_to_rewrite() {
     assert_eq!((packet.key.src.port, packet.tcp.is_none(), oddity), (1000, true, None));
 }
 
+/// Kills: a limit to the number of extension headers, behind which ports were lost.
 #[test]
-fn a_long_chain_of_extension_headers_still_has_its_addresses() {
-    let mut frame = ipv6();
-    frame.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]); 9];
-    let (packet, oddity) = described(&frame.bytes());
-    assert_eq!((packet.network, oddity), (Network::Ipv6, Some(Oddity::Depth)));
-    assert_eq!(
-        packet.key.src,
-        Endpoint::v6("fd00::1".parse::<std::net::Ipv6Addr>().unwrap().octets(), 0)
-    );
+fn a_long_chain_of_extension_headers_hides_nothing() {
+    for count in [8, 9, 100] {
+        let mut frame = ipv6();
+        frame.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]); count];
+        let (packet, oddity) = described(&frame.bytes());
+        assert_eq!((packet.key.src.port, packet.tcp.is_some(), oddity), (1000, true, None));
+    }
 }
 
+/// Kills: IPv4's authentication header left unread; TCP behind it rewritten; a length taken from the end.
 #[test]
-fn headers_that_contradict_themselves_are_opaque_and_counted() {
-    // Each: what is changed at which byte, and what is said of it.
+fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
+    let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
+    let tcp = ipv4().bytes()[34..].to_vec();
+    let cases = [header(6), [header(51), header(6)].concat()];
+    for headers in cases {
+        let mut frame = ipv4();
+        frame.ip_mut().unwrap().transport = Transport::Other(51);
+        frame.payload = [headers.clone(), tcp.clone()].concat();
+        let (packet, oddity) = described(&frame.bytes());
+        let key = (packet.key.src.port, packet.key.dst.port, packet.key.protocol.0);
+        assert_eq!((key, oddity), ((1000, 80, 6), None));
+        assert_eq!(usize::from(packet.transport_offset), 34 + headers.len());
+        assert!(packet.tcp.is_none());
+    }
+    // A header that is longer than its packet, and one that is not whole.
+    for payload in [vec![6, 200, 0, 0, 0, 0, 0, 0], vec![6]] {
+        let mut frame = Frame::ip(V4[0], V4[1], Transport::Other(51));
+        frame.payload = payload;
+        let (packet, oddity) = described(&frame.bytes());
+        assert_eq!((packet.network, oddity), (Network::Ipv4, Some(Oddity::Ipv4)));
+        assert_eq!(packet.key.src, Endpoint::at(V4[0], 0));
+    }
+}
+
+const V4: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))];
+
+/// Kills: an IPv6 packet with an IPv4-mapped address taken for IPv4; a checksum over other addresses.
+#[test]
+fn an_ipv4_mapped_address_in_ipv6_is_no_ipv4_address() {
+    let mapped = tcp("[::ffff:10.0.0.1]:1000", "[fd00::2]:80");
+    let (packet, _) = described(&mapped.bytes());
+    assert_eq!((packet.network, packet.tcp.is_some()), (Network::Ipv6, true));
+    assert_ne!(packet.key.src, Endpoint::at(V4[0], 1000));
+    assert!(packet.key.src.address().is_ipv6());
+    let mut partial = mapped.bytes();
+    let finished = partial.clone();
+    let pseudo = frames::slow_sum(&[&partial[22..54], &[0, 0, 0, 52, 0, 0, 0, 6]]);
+    partial[70..72].copy_from_slice(&pseudo.to_be_bytes());
+    assert!(complete_checksum(&mut partial, &packet));
+    assert_eq!(partial, finished);
+}
+
+/// The frame with this IP packet behind a label, or in a PPPoE session with a short PPP protocol field.
+fn behind(link: &[u8], ip: &[u8]) -> Vec<u8> {
+    [&Frame::opaque(0, vec![]).bytes()[..12], link, ip].concat()
+}
+
+/// Kills: a protocol field of one byte read as two; SNAP not read; another organisation's SNAP read as IP; the
+/// ethertype of the other version.
+#[test]
+fn ip_behind_short_ppp_and_behind_snap_is_read() {
+    for (frame, ppp, ethertype) in [(ipv4(), 0x21, [8, 0]), (ipv6(), 0x57, [0x86, 0xdd])] {
+        let plain = frame.bytes();
+        let (ip, expected) = (&plain[14..], described(&plain).0);
+        let [high, low] = u16::try_from(ip.len() + 1).unwrap().to_be_bytes();
+        let pppoe = behind(&[0x88, 0x64, 0x11, 0, 0, 9, high, low, ppp], ip);
+        let [high, low] = u16::try_from(ip.len() + 8).unwrap().to_be_bytes();
+        let snap = [&[high, low, 0xaa, 0xaa, 3, 0, 0, 0][..], &ethertype].concat();
+        let tagged = [&[0x81, 0, 0, 7][..], &snap].concat();
+        for (bytes, offset) in [(pppoe, 21), (behind(&snap, ip), 22), (behind(&tagged, ip), 26)] {
+            let padded = [&bytes[..], &[0xa5; 9]].concat();
+            let (packet, oddity) = described(&padded);
+            assert_eq!((packet.network, packet.network_offset), (expected.network, offset));
+            assert_eq!((packet.key, packet.tcp, oddity), (expected.key, expected.tcp, None));
+        }
+        let cisco = [&[high, low, 0xaa, 0xaa, 3, 0, 0, 0x0c][..], &ethertype].concat();
+        assert_eq!(described(&behind(&cisco, ip)).0.network, Network::Opaque);
+    }
+}
+
+/// Kills: a padded IPv6 packet behind a label taken for a pseudowire; a pseudowire taken for IPv6.
+#[test]
+fn a_padded_ipv6_packet_behind_a_label_is_read() {
+    let label = [0x88, 0x47, 0, 1, 1, 64];
+    for padding in [0, 1, 4, 46] {
+        let ip = [&ipv6().bytes()[14..], &vec![0xa5; padding]].concat();
+        let (packet, _) = described(&behind(&label, &ip));
+        assert_eq!((packet.network, packet.key.src.port), (Network::Ipv6, 1000));
+        assert_eq!(packet.tcp.unwrap().payload, 32);
+    }
+    for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
+        // The last bytes of the destination are a length, the first of the source a next header.
+        let mut inner =
+            [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
+        inner.resize(80, 0x11);
+        assert_eq!(described(&behind(&label, &inner)).0.network, Network::Opaque);
+    }
+}
+
+/// Kills: addresses that can be read, but are not, as the header contradicts its lengths.
+#[test]
+fn headers_that_contradict_their_lengths_still_have_addresses() {
+    // Each: what is changed at which byte of an IPv4 or an IPv6 packet, and what is said of it.
     let cases = [
-        (14, 0x44, Oddity::Ipv4), // header length 16
-        (14, 0x4f, Oddity::Ipv4), // header length 60, in a total length of 59
-        (14, 0x65, Oddity::Ipv4), // version 6 under the ethertype of 4
-        (17, 0xff, Oddity::Ipv4), // total length beyond the frame
-        (17, 0x13, Oddity::Ipv4), // total length 19
+        (ipv4(), 14, 0x44, Oddity::Ipv4), // header length 16
+        (ipv4(), 14, 0x4f, Oddity::Ipv4), // header length 60, in a total length of 59
+        (ipv4(), 17, 0xff, Oddity::Ipv4), // total length beyond the frame
+        (ipv4(), 17, 0x13, Oddity::Ipv4), // total length 19
+        (ipv6(), 19, 0xff, Oddity::Ipv6), // payload length beyond the frame
+        (ipv6(), 20, 60, Oddity::Ipv6),   // an extension header longer than the packet
+        (ipv6(), 20, 51, Oddity::Ipv6),
     ];
-    for (at, value, expected) in cases {
-        let mut bytes = ipv4().bytes();
+    for (frame, at, value, expected) in cases {
+        let mut bytes = frame.bytes();
+        let plain = described(&bytes).0;
         bytes[at] = value;
         if value == 0x4f {
             bytes[17] = 59;
         }
+        bytes[15 + 40] = 0xff; // the length of an extension header of IPv6, a sequence number of IPv4
         let (packet, oddity) = described(&bytes);
-        assert_eq!((packet.network, oddity), (Network::Opaque, Some(expected)), "{at} {value:#x}");
-        assert_eq!((packet.key.src.port, packet.network_offset), (0x0800, 0));
+        assert_eq!((packet.network, oddity), (plain.network, Some(expected)), "{at} {value:#x}");
+        assert_eq!(packet.key.src.address(), plain.key.src.address());
+        assert_eq!((packet.key.src.port, packet.transport_offset, packet.tcp), (0, 0, None));
+        assert!(!packet.key.is_opaque());
+    }
+}
+
+/// Kills: protocol 0 of an IPv4 packet, or of hop-by-hop options at a wrong place, taken for no IP.
+#[test]
+fn a_packet_of_protocol_zero_is_an_ip_packet() {
+    let zero = Frame::ip(V4[0], V4[1], Transport::Other(0));
+    let (packet, oddity) = described(&zero.bytes());
+    assert_eq!((packet.network, packet.key.protocol.0, oddity), (Network::Ipv4, 0, None));
+    assert!(!packet.key.is_opaque());
+    let mut late = ipv6();
+    late.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]), (0, vec![0; 8])];
+    let (packet, oddity) = described(&late.bytes());
+    assert_eq!((packet.network, oddity), (Network::Ipv6, Some(Oddity::Ipv6)));
+    assert!(!packet.key.is_opaque());
+    assert!(described(&Frame::opaque(0x0806, vec![0; 46]).bytes()).0.key.is_opaque());
+}
+
+/// Kills: a PPPoE session that says it is longer than its frame, left unread; the oddity not counted.
+#[test]
+fn a_session_longer_than_its_frame_still_has_addresses() {
+    let mut frame = ipv4();
+    frame.link.push(Link::Pppoe(9));
+    let mut bytes = frame.bytes();
+    bytes[18] = 0x7f;
+    let (packet, oddity) = described(&bytes);
+    assert_eq!((packet.key.src.port, oddity), (1000, Some(Oddity::Link)));
+}
+
+#[test]
+fn the_other_version_under_an_ethertype_is_opaque() {
+    for (frame, value, expected) in [(ipv4(), 0x65, Oddity::Ipv4), (ipv6(), 0x45, Oddity::Ipv6)] {
+        let mut bytes = frame.bytes();
+        bytes[14] = value;
+        let (packet, oddity) = described(&bytes);
+        assert_eq!((packet.network, oddity), (Network::Opaque, Some(expected)));
+        assert_eq!(packet.network_offset, 0);
     }
 }
 
 #[test]
-fn a_frame_cut_anywhere_in_its_ip_packet_is_opaque() {
-    for frame in [ipv4(), ipv6()] {
+fn a_frame_cut_before_the_end_of_its_addresses_is_opaque() {
+    for (frame, addresses) in [(ipv4(), 34), (ipv6(), 54)] {
         let bytes = frame.bytes();
         for len in 0..bytes.len() {
             let (packet, oddity) = described(&bytes[..len]);
-            assert_eq!(packet.network, Network::Opaque, "{len}");
-            assert!(oddity.is_some(), "{len}");
+            assert_eq!(packet.network == Network::Opaque, len < addresses, "{len}");
+            assert!(oddity.is_some() && packet.tcp.is_none(), "{len}");
         }
     }
 }
@@ -302,9 +443,9 @@ fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
 }
 
 #[test]
-fn options_before_a_malformed_one_count_and_those_after_it_do_not() {
+fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
     let good = [2, 4, 5, 180];
-    for bad in [[3, 0, 1, 1], [3, 1, 1, 1], [3, 4, 1, 1], [9, 40, 1, 1], [1, 1, 1, 8]] {
+    for bad in [[3, 0, 1, 1], [3, 1, 1, 1], [9, 40, 1, 1], [1, 1, 1, 8]] {
         let mut frame = ipv4();
         let header = frame.tcp_mut().unwrap();
         header.flags = TcpFlags(TcpFlags::SYN);
@@ -316,6 +457,34 @@ fn options_before_a_malformed_one_count_and_those_after_it_do_not() {
         let segment = packet.tcp.unwrap();
         assert_eq!((segment.mss, segment.sack_permitted), (1460, false), "{bad:?}");
         assert_eq!(oddity, Some(Oddity::TcpOptions), "{bad:?}");
+    }
+}
+
+/// Kills: reading that ends at an option whose kind has another length; such an option read nevertheless; a
+/// segment with it taken for bare.
+#[test]
+fn an_option_of_wrong_length_is_skipped_by_its_length() {
+    let wrong: [&[u8]; 6] = [
+        &[2, 3, 5],                          // MSS
+        &[3, 4, 9, 1],                       // window scale
+        &[4, 3, 0],                          // SACK-permitted
+        &[5, 7, 0, 0, 0, 0, 1],              // SACK
+        &[5, 2],                             // SACK without blocks
+        &[8, 11, 0, 0, 0, 9, 0, 0, 0, 9, 1], // timestamps
+    ];
+    let good = [&[3, 3, 7, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2][..], &[29, 4, 1, 1]].concat();
+    for wrong in wrong {
+        let mut frame = ipv4();
+        let header = frame.tcp_mut().unwrap();
+        header.flags = TcpFlags(TcpFlags::SYN);
+        header.options = [wrong, &good].concat();
+        header.options.resize(header.options.len().next_multiple_of(4), 0);
+        let (packet, oddity) = described(&frame.bytes());
+        let tcp = packet.tcp.unwrap();
+        assert_eq!((tcp.window_scale, tcp.timestamps), (Some(7), Some((1, 2))), "{wrong:?}");
+        assert_eq!((tcp.mss, tcp.sack_permitted, tcp.has_sack), (0, false, false), "{wrong:?}");
+        assert_eq!((tcp.authenticated, tcp.options), (true, Options::Unknown), "{wrong:?}");
+        assert_eq!(oddity, Some(Oddity::TcpOptions), "{wrong:?}");
     }
 }
 
@@ -398,6 +567,23 @@ fn a_pseudowire_that_looks_like_ip_is_left_alone() {
         bytes[18] = first;
         bytes[23] = 9;
         assert_eq!(described(&bytes).0.network, Network::Opaque);
+    }
+}
+
+/// Kills: a tag without a VLAN taken for VLAN 0; the tag behind it not read.
+#[test]
+fn a_priority_tag_is_no_vlan() {
+    let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });
+    let cases = [
+        (vec![priority(0x8100)], NO_VLAN),
+        (vec![priority(0x88a8), priority(0x8100)], NO_VLAN),
+        (vec![priority(0x8100), Link::vlan(7), Link::vlan(8)], 7),
+        (vec![Link::vlan(7), priority(0x8100)], 7),
+    ];
+    for (link, expected) in cases {
+        let plain = described(&ipv4().bytes()).0;
+        let tagged = described(&Frame { link, ..ipv4() }.bytes()).0;
+        assert_eq!((tagged.vlan, tagged.key, tagged.tcp), (expected, plain.key, plain.tcp));
     }
 }
 

@@ -45,6 +45,13 @@ fn make_partial(bytes: &mut [u8], packet: &Packet) {
 }
 
 /// Values to write: all sixteen-bit patterns, with those that carry or vanish more often.
+/// Makes the protocol field of PPP in the session at `at` one byte long.
+fn shorten_ppp(bytes: &mut Vec<u8>, at: usize) {
+    let len = u16::from_be_bytes([bytes[at + 4], bytes[at + 5]]) - 1;
+    bytes[at + 4..at + 6].copy_from_slice(&len.to_be_bytes());
+    assert_eq!(bytes.remove(at + 6), 0);
+}
+
 fn words() -> impl Strategy<Value = u16> {
     prop_oneof![any::<u16>(), prop::sample::select(vec![0, 1, 0x8000, 0xfffe, 0xffff])]
 }
@@ -123,16 +130,21 @@ proptest! {
 
     /// Kills: a payload of which nothing is taken out of the checksum; the length of the pseudo header
     /// or of PPPoE left as it was; the total length of IPv4 changed without its checksum; the length of
-    /// IPv6 counted with its header.
+    /// IPv6 counted with its header; payload that stands where the frame had padding; PPP's protocol field of one
+    /// byte counted as two.
     #[test]
     fn an_ack_cut_from_data_is_whole_and_its_checksums_stay_as_they_were(
         mut frame in frames(),
         payload in prop::collection::vec(any::<u8>(), 1..40),
         padding in 0usize..6,
         damage in prop_oneof![Just(0u8), any::<u8>()],
+        short_ppp in any::<bool>(),
     ) {
         frame.payload = payload;
         let mut bytes = frame.bytes();
+        if short_ppp && matches!(frame.link.last(), Some(Link::Pppoe(_))) {
+            shorten_ppp(&mut bytes, 14 + 4 * (frame.link.len() - 1));
+        }
         let whole = described(&bytes);
         let Some(tcp) = whole.tcp.filter(|tcp| !tcp.authenticated && tcp.payload > 0) else {
             return Ok(());
@@ -140,8 +152,8 @@ proptest! {
         *bytes.last_mut().unwrap() ^= damage;
         let sums_before = sums(&bytes, &whole);
         let shorter = bytes.len() - usize::try_from(tcp.payload).unwrap();
-        bytes.resize(bytes.len() + padding, 0);
-        // IPv6 under MPLS is known by its length.
+        bytes.resize(bytes.len() + padding, 0xa5);
+        // Padded IPv6 with hop-by-hop options is not recognised under MPLS.
         if described(&bytes).tcp.is_none() {
             return Ok(());
         }
@@ -151,6 +163,12 @@ proptest! {
         let wanted = tidegate_core::packet::TcpSegment { payload: 0, ..tcp };
         prop_assert_eq!((after.tcp, after.key), (Some(wanted), whole.key));
         prop_assert_eq!(sums(&head[..shorter], &after), sums_before);
+        prop_assert_eq!(&head[shorter..], &[0; 6][..padding]);
+        if let Some(Link::Pppoe(_)) = frame.link.last() {
+            let session = 14 + 4 * (frame.link.len() - 1);
+            let len = u16::from_be_bytes([head[session + 4], head[session + 5]]);
+            prop_assert_eq!(usize::from(len), shorter - session - 6);
+        }
     }
 
     /// Kills: a partial checksum taken for a finished one.

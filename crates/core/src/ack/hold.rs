@@ -25,7 +25,7 @@ pub(super) use flow::Flow;
 use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
 use crate::flow::before;
-use crate::packet::{Ecn, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Ecn, Facts, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -466,7 +466,7 @@ fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<
         segments: 1,
         seen_before: false,
         rewritten: true,
-        controlled: false,
+        facts: whole.facts.with(Facts::CONTROLLED, false),
         tcp: Some(TcpSegment { payload: 0, flags, seq: tcp.end_seq(), ..*tcp }),
         ..whole
     };

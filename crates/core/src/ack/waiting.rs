@@ -121,6 +121,7 @@ pub(crate) const fn line(flow: FlowId) -> Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::Facts;
     use crate::qdisc::QdiscSpec;
     use crate::random::Random;
     use crate::{PacketPool, Tally, Time};
@@ -133,7 +134,8 @@ mod tests {
         let rate = Rate::from_mbps(10);
         let queue = QdiscSpec::DropTail(Default::default());
         let mut waiting = Waiting::new(queue.build(None, Random::new(1, 1)));
-        let whole = Packet { len: 5_858, cost: 6_056, controlled: true, ..Packet::default() };
+        let whole =
+            Packet { len: 5_858, cost: 6_056, facts: Facts::CONTROLLED, ..Packet::default() };
         let cells = Packet { len: 1_500, cost: 1_400, ..whole };
         for packet in [whole, cells] {
             let packet = cx.pool.insert(packet).unwrap();

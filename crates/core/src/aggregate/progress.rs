@@ -26,7 +26,7 @@ impl Progress {
         let waited = now.since(packet.arrived).as_nanos();
         self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
         self.governed.add(packet);
-        self.others += if packet.controlled { 0 } else { u64::from(packet.cost) };
+        self.others += if packet.is_controlled() { 0 } else { u64::from(packet.cost) };
     }
 }
 

@@ -6,7 +6,7 @@ use crate::ack::{
 };
 use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// How the senders of an aggregate are told by their ACKs, if they are.
 #[derive(Default)]
@@ -271,7 +271,7 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        let Packet { controlled, seen_before, .. } = pool[&packet];
+        let (controlled, seen_before) = (pool[&packet].is_controlled(), pool[&packet].seen_before);
         let precedence = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
         if !controlled || !self.signal.passes && precedence == Precedence::InTurn {
             return Some(packet);

@@ -204,11 +204,16 @@ impl Datagram {
         let mut key = Key::of(packet, Direction::Up);
         key.ports = Ports::Known;
         (key.ends.src.port, key.ends.dst.port) = (0, 0);
-        if packet.network == Network::Ipv6 {
+        if is_v6(packet) {
             key.ends.protocol = Protocol::OPAQUE;
         }
         Self { key, identification: packet.identification() }
     }
+}
+
+/// Returns `true` if the innermost IP header is one of IPv6; `network` is that of the outermost.
+fn is_v6(packet: &Packet) -> bool {
+    packet.key.network_header().0 == Network::Ipv6
 }
 
 /// Returns `true` if the datagram of a later fragment has ports or an echo identifier, or if an IPv6 extension
@@ -216,7 +221,7 @@ impl Datagram {
 fn may_have_ports(packet: &Packet) -> bool {
     match packet.key.protocol {
         Protocol::TCP | Protocol::UDP | Protocol::ICMP | Protocol::ICMPV6 => true,
-        Protocol(other) => packet.network == Network::Ipv6 && EXTENSIONS.contains(&other),
+        Protocol(other) => is_v6(packet) && EXTENSIONS.contains(&other),
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 
-use super::{Flow, Key, low_half};
+use super::opening::Openings;
+use super::{Flow, Key, TICK_BITS, low_half, ticks};
 use crate::Time;
-use crate::packet::{Direction, FlowId, Packet, slot};
+use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Packet, TcpFlags, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
@@ -38,6 +39,9 @@ pub struct FlowTable {
     /// Where the next look for flows to forget begins.
     hand: usize,
     untracked: u64,
+    openings: Openings,
+    /// Flows whose directions have different VLANs.
+    joined: usize,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,8 @@ impl FlowTable {
             free: NIL,
             hand: 0,
             untracked: 0,
+            openings: Openings::new(),
+            joined: 0,
         }
     }
 
@@ -70,14 +76,53 @@ impl FlowTable {
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
         let key = Key::of(packet, direction);
-        let mut at = self.heads[self.list_of(&key)];
+        if self.joined > 0
+            && let Some(joined) = self.find_in(self.list(&key.ends, JOINED), &key, direction)
+        {
+            return Some(joined);
+        }
+        self.find_in(self.list_of(&key), &key, direction)
+    }
+
+    fn find_in(&self, list: usize, key: &Key, direction: Direction) -> Option<FlowId> {
+        let mut at = self.heads[list];
         while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
-            if flow.key == key {
+            if flow.key.has(key, direction) {
                 return Some(FlowId(at));
             }
             at = *next;
         }
         None
+    }
+
+    /// Joins `packet`, which [`find`](Self::find) did not find, to the flow of the SYN that it answers. The
+    /// directions of this flow then have different VLANs.
+    ///
+    /// The packet must be a SYN with ACK that acknowledges the SYN's number + 1, or the data in the SYN too. Each
+    /// direction must have been seen under one tag only, so that tenants with equal addresses stay apart.
+    pub fn join(&mut self, packet: &Packet, direction: Direction) -> Option<FlowId> {
+        let tcp = packet.tcp.as_ref()?;
+        if !(tcp.flags.any(TcpFlags::SYN) && tcp.flags.any(TcpFlags::ACK)) {
+            return None;
+        }
+        let key = Key::of(packet, direction);
+        let (id, number) = self.openings.find(self.hash(&key.ends, JOINED))?;
+        let flow = self.get(id)?;
+        let sent = flow.tracker.next_seq(direction.reverse())?;
+        let answers = flow.key.ends == key.ends
+            && !flow.key.is_joined()
+            && flow.tracker.is_half_open()
+            && flow.packets(direction) == 0
+            && tcp.ack.wrapping_sub(number) <= sent.wrapping_sub(number);
+        if !answers {
+            return None;
+        }
+        self.unlink(id);
+        let Some(Slot::Used(flow, _)) = self.slots.get_mut(slot(id.0)) else { return None };
+        flow.key.vlans[direction.index()] = packet.vlan;
+        self.joined += 1;
+        self.link(id);
+        Some(id)
     }
 
     /// Makes a flow for `packet`, which [`find`](Self::find) did not find, and says which had to go
@@ -99,8 +144,25 @@ impl FlowTable {
             self.untracked += 1;
             return None;
         };
-        let id = self.place(Flow::new(now, Key::of(packet, direction)));
+        let key = Key::of(packet, direction);
+        let id = self.place(Flow::new(now, key));
+        if let Some(tcp) = &packet.tcp
+            && tcp.flags.any(TcpFlags::SYN)
+            && !tcp.flags.any(TcpFlags::ACK)
+        {
+            self.note_opening(now, (id, tcp.seq.wrapping_add(1)), &key);
+        }
         Some(Inserted { id, evicted })
+    }
+
+    fn note_opening(&mut self, now: Time, opened: (FlowId, u32), key: &Key) {
+        let hash = self.hash(&key.ends, JOINED);
+        let slots = &self.slots;
+        let is_rival = |other: FlowId| {
+            let flow = slots.get(slot(other.0)).and_then(Slot::flow);
+            other != opened.0 && flow.is_some_and(|flow| flow.key.ends == key.ends)
+        };
+        self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
 
     /// Looks at the next `budget` places and forgets the flows there that are idle for
@@ -132,7 +194,9 @@ impl FlowTable {
     /// place was given to another.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            Slot::Used(flow, _) if flow.key == Key::of(packet, direction) => Some(flow),
+            Slot::Used(flow, _) if flow.key.has(&Key::of(packet, direction), direction) => {
+                Some(flow)
+            }
             _ => None,
         }
     }
@@ -190,8 +254,7 @@ impl FlowTable {
 
     /// Puts `flow` into a free place and at the head of its list.
     fn place(&mut self, flow: Flow) -> FlowId {
-        let list = self.list_of(&flow.key);
-        let used = Slot::Used(flow, self.heads[list]);
+        let used = Slot::Used(flow, NIL);
         let mut at = self.free;
         if let Some(place) = self.slots.get_mut(slot(at)) {
             if let Slot::Free(next) = std::mem::replace(place, used) {
@@ -201,20 +264,26 @@ impl FlowTable {
             at = u32::try_from(self.slots.len()).unwrap_or(NIL);
             self.slots.push(used);
         }
-        self.heads[list] = at;
+        self.link(FlowId(at));
         self.flows += 1;
         FlowId(at)
     }
 
-    /// Frees the place of the flow `id`, and takes it out of its list.
-    fn remove(&mut self, id: FlowId) -> Option<Flow> {
-        let list = self.list_of(&self.get(id)?.key);
-        let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
-        let Slot::Used(flow, after) = freed else { return None };
-        (self.free, self.flows) = (id.0, self.flows - 1);
+    /// Puts the flow `id` at the head of its list.
+    fn link(&mut self, id: FlowId) {
+        let Some(list) = self.get(id).map(|flow| self.list_of(&flow.key)) else { return };
+        if let Some(Slot::Used(_, next)) = self.slots.get_mut(slot(id.0)) {
+            *next = std::mem::replace(&mut self.heads[list], id.0);
+        }
+    }
+
+    /// Takes the flow `id` out of its list.
+    fn unlink(&mut self, id: FlowId) {
+        let Some(Slot::Used(flow, after)) = self.slots.get(slot(id.0)) else { return };
+        let (list, after) = (self.list_of(&flow.key), *after);
         if self.heads[list] == id.0 {
             self.heads[list] = after;
-            return Some(flow);
+            return;
         }
         let mut at = self.heads[list];
         while let Some(Slot::Used(_, next)) = self.slots.get_mut(slot(at)) {
@@ -224,20 +293,44 @@ impl FlowTable {
             }
             at = *next;
         }
+    }
+
+    /// Frees the place of the flow `id`, and takes it out of its list.
+    fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        self.get(id)?;
+        self.unlink(id);
+        let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
+        let Slot::Used(flow, _) = freed else { return None };
+        (self.free, self.flows) = (id.0, self.flows - 1);
+        self.joined -= usize::from(flow.key.is_joined());
         Some(flow)
     }
 
-    fn list_of(&self, &Key { ends: key, vlan, .. }: &Key) -> usize {
+    fn list_of(&self, key: &Key) -> usize {
+        self.list(&key.ends, if key.is_joined() { JOINED } else { key.vlans[0] })
+    }
+
+    fn list(&self, ends: &FlowKey, vlan: u16) -> usize {
+        slot(low_half(self.hash(ends, vlan))) & (self.heads.len() - 1)
+    }
+
+    fn hash(&self, ends: &FlowKey, vlan: u16) -> u64 {
         let mut hasher = self.seed.build_hasher();
-        hasher.write_u128(key.src.number());
-        hasher.write_u128(key.dst.number());
-        hasher.write_u16(key.src.port);
-        hasher.write_u16(key.dst.port);
+        hasher.write_u128(ends.src.number());
+        hasher.write_u128(ends.dst.number());
+        hasher.write_u16(ends.src.port);
+        hasher.write_u16(ends.dst.port);
         hasher.write_u16(vlan);
-        hasher.write_u8(key.protocol.0);
-        slot(low_half(hasher.finish())) & (self.heads.len() - 1)
+        hasher.write_u8(ends.protocol.0);
+        hasher.finish()
     }
 }
+
+/// Stands for the VLAN in the hash of joined flows; no VLAN has this number.
+const JOINED: u16 = NO_VLAN - 1;
+
+/// [`IDLE_LIMIT`] in [`ticks`].
+const IDLE_TICKS: u32 = low_half(60_000_000_000 >> TICK_BITS);
 
 /// A flow that was new to the table.
 #[derive(Debug)]

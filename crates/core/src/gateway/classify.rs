@@ -55,7 +55,8 @@ impl Gateway {
     /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
         let packet = &self.pool[id];
-        if let Some(flow) = self.flows.find(packet, direction) {
+        let known = self.flows.find(packet, direction);
+        if let Some(flow) = known.or_else(|| self.flows.join(packet, direction)) {
             return Some(flow);
         }
         let (aggregates, links) = (&self.aggregates, &self.links);

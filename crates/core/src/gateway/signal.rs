@@ -12,7 +12,7 @@ use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
-use crate::packet::{Direction, Fifo, FlowId};
+use crate::packet::{Direction, Facts, Fifo, FlowId};
 use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
@@ -40,7 +40,8 @@ impl Gateway {
             && aggregate.has_signal()
         {
             let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
-            self.pool[&id].controlled = responds;
+            let packet = &mut self.pool[&id];
+            packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_ungoverned();
                 self.unresponsive.note(of, direction);

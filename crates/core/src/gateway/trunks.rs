@@ -242,7 +242,7 @@ impl Gateway {
                 }
                 _ => self.config.overhead.charge(described),
             };
-            governed |= described.controlled;
+            governed |= described.is_controlled();
             let class = self.class_from_trunk(id, &packet);
             self.send_one(now, Direction::Up, class, packet);
         }

@@ -22,7 +22,7 @@ impl Governed {
     /// `packet` alone, if its flow is governed.
     #[must_use]
     pub fn of(packet: &Packet) -> Self {
-        if packet.controlled {
+        if packet.is_controlled() {
             Self { packets: 1, bytes: u64::from(packet.cost) }
         } else {
             Self::default()

@@ -51,7 +51,8 @@ impl Direction {
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    /// What is not IP; reserved as "HOPOPT" in IPv6, where it is never the last header.
+    /// Frames without IP, whose addresses are zero. IPv4 packets may have it as their protocol, IPv6 packets
+    /// cannot: there it is "HOPOPT", which is never the last header.
     pub const OPAQUE: Self = Self(0);
     /// ICMP.
     pub const ICMP: Self = Self(1);
@@ -140,6 +141,13 @@ impl FlowKey {
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self { src: self.dst, dst: self.src, protocol: self.protocol }
+    }
+
+    /// True if its frames carry neither IPv4 nor IPv6.
+    #[must_use]
+    #[inline]
+    pub const fn is_opaque(&self) -> bool {
+        self.protocol.0 == Protocol::OPAQUE.0 && self.src.number() == 0
     }
 
     /// The version of IP its packets have, and the length of that header without options.

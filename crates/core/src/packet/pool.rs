@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::{Packet, SackBlocks, number, slot};
+use super::{Facts, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller on the way between them.
@@ -18,6 +18,8 @@ pub struct PacketPool {
     slots: Vec<Slot>,
     /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
+    /// By slot; empty until the first packet has some.
+    outers: Vec<Outer>,
     /// Packets made of others since the driver last looked.
     copies: Vec<FrameCopy>,
     /// Whether the driver makes them.
@@ -137,6 +139,7 @@ impl PacketPool {
         Self {
             slots: next.map(Slot::free).collect(),
             sack: Vec::new(),
+            outers: Vec::new(),
             copies: Vec::new(),
             makes_copies: false,
             free: if capacity == 0 { NIL } else { 0 },
@@ -164,6 +167,9 @@ impl PacketPool {
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
             let blocks = self.sack(of);
             self.set_sack(&id, blocks);
+        }
+        if let Some(outer) = self.outer(of).copied() {
+            self.set_outer(&id, outer);
         }
         Some(id)
     }
@@ -217,6 +223,9 @@ impl PacketPool {
         if self.keeps_sack() {
             self.keep_sack();
         }
+        if !self.outers.is_empty() {
+            self.outers.resize(self.slots.len(), Outer::default());
+        }
     }
 
     /// Has drivers read the SACK blocks of whatever arrives. Nobody pays for what nobody reads: until
@@ -248,6 +257,31 @@ impl PacketPool {
             self.keep_sack();
         }
         self.sack[slot(id.0)] = blocks;
+    }
+
+    /// The tunnels and the second VLAN tag around a packet, if there are any.
+    #[must_use]
+    pub fn outer(&self, id: &PacketId) -> Option<&Outer> {
+        if self[id].has_outer() { self.outers.get(slot(id.0)) } else { None }
+    }
+
+    /// The key of the outermost header of a packet.
+    #[must_use]
+    pub fn outermost(&self, id: &PacketId) -> FlowKey {
+        self.outer(id).and_then(Outer::key).unwrap_or(self[id].key)
+    }
+
+    /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates room for all packets.
+    pub fn set_outer(&mut self, id: &PacketId, outer: Outer) {
+        let has = !outer.is_empty();
+        let packet = &mut self[id];
+        packet.facts = packet.facts.with(Facts::OUTER, has);
+        if has {
+            if self.outers.len() <= slot(id.0) {
+                self.outers.resize(self.slots.len(), Outer::default());
+            }
+            self.outers[slot(id.0)] = outer;
+        }
     }
 
     /// Gives a packet's slot, and the buffer behind it, back.

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, Packet, Ports, Protocol};
+use crate::packet::{Direction, FlowKey, Packet, Ports, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
-/// frames that are not IP have neither addresses nor a DS codepoint. IPv4 addresses stand in their
+/// frames that are not IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses stand in their
 /// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). Ranges for ports match a
 /// fragment without known ports only if it says [`Ports::Any`].
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -48,7 +48,7 @@ impl Filter {
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
         let key = &packet.key;
-        self.accepts(key.protocol)
+        self.accepts(protocol_number(key))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
             && self.accepts_ports(packet)
@@ -67,12 +67,15 @@ impl Filter {
         }
     }
 
-    /// Whether packets of `protocol` are asked for, and have every field that is.
-    fn accepts(&self, protocol: Protocol) -> bool {
-        let has_ports = protocol == Protocol::TCP || protocol == Protocol::UDP;
-        within(&self.protocol, protocol.0)
-            && (protocol != Protocol::OPAQUE || !self.asks_for_ip())
-            && (has_ports || !self.asks_for_ports())
+    /// True if packets of this [`protocol_number`] are accepted, and have every field that is asked for.
+    fn accepts(&self, protocol: u16) -> bool {
+        let has_ports =
+            [Protocol::TCP, Protocol::UDP].map(|it| u16::from(it.0)).contains(&protocol);
+        let accepted = match u8::try_from(protocol) {
+            Ok(protocol) => within(&self.protocol, protocol),
+            Err(_) => self.protocol.is_empty() && !self.asks_for_ip(),
+        };
+        accepted && (has_ports || !self.asks_for_ports())
     }
 
     /// Returns `true` if the filter has a condition that only IP packets can meet.
@@ -91,26 +94,25 @@ impl Filter {
         !(self.protocol.is_empty() && self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// The accepted protocols as ranges. Empty if any protocol is accepted. A range may be empty: its end
-    /// precedes its beginning.
-    pub(super) fn protocols(&self) -> Vec<Range<u8>> {
+    /// The accepted [`protocol_number`]s as ranges. Empty if any packet is accepted. A range may be empty: its
+    /// end precedes its beginning.
+    pub(super) fn protocols(&self) -> Vec<Range<u16>> {
         let any = [Range { first: 0, last: u8::MAX }];
         let asked = if self.protocol.is_empty() { &any[..] } else { &self.protocol };
         let with = |first: u8, last: u8| {
-            let cut =
-                move |it: &Range<u8>| Range { first: it.first.max(first), last: it.last.min(last) };
+            let cut = move |it: &Range<u8>| Range {
+                first: u16::from(it.first.max(first)),
+                last: u16::from(it.last.min(last)),
+            };
             asked.iter().map(cut)
         };
-        let Protocol(opaque) = Protocol::OPAQUE;
         if self.asks_for_ports() {
             let [Protocol(tcp), Protocol(udp)] = [Protocol::TCP, Protocol::UDP];
             with(tcp, tcp).chain(with(udp, udp)).collect()
-        } else if self.asks_for_ip() {
-            with(opaque + 1, u8::MAX).collect()
-        } else if (0..=u8::MAX).all(|it| within(&self.protocol, it)) {
+        } else if self.protocol.is_empty() && !self.asks_for_ip() {
             Vec::new()
         } else {
-            self.protocol.clone()
+            with(0, u8::MAX).collect()
         }
     }
 
@@ -126,7 +128,7 @@ impl Filter {
             && contains(&self.dst_port, &other.dst_port)
             && contains(&self.dscp, &other.dscp)
             && contains(&self.vlan, &other.vlan)
-            && (0..=u8::MAX).map(Protocol).all(|it| self.accepts(it) || !other.accepts(it))
+            && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
     /// How narrow it is; the greater is the more specific.
@@ -148,6 +150,14 @@ impl Filter {
         }
     }
 }
+
+/// The IP protocol of packets with this key, as filters see it; [`OPAQUE_NUMBER`] of frames without IP.
+pub(super) fn protocol_number(key: &FlowKey) -> u16 {
+    if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
+}
+
+/// The protocol of frames without IP: one more than the last IP protocol.
+const OPAQUE_NUMBER: u16 = 256;
 
 /// How narrow a filter is; the greater is the more specific.
 ///

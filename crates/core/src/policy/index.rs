@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-use super::filter::{Filter, Range, merged};
+use super::filter::{Filter, Range, merged, protocol_number};
 use crate::packet::{Direction, Packet, Ports, slot};
 
 /// Finds the first filter that matches a packet.
@@ -38,7 +38,7 @@ const NUMBERS: usize = 6;
 /// The places of the ports among them.
 const PORTS: [usize; 2] = [0, 1];
 /// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
-const WITHOUT_PORTS: u16 = 1 << 8;
+const WITHOUT_PORTS: u16 = 1 << 9;
 
 /// The intervals of a field.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Index {
         let key = &packet.key;
         let ports = packet.fragment.ports();
         let protocol =
-            u16::from(key.protocol.0) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
+            protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
         let way = u16::from(direction == Direction::Down);
         let numbers =
             [key.src.port, key.dst.port, protocol, u16::from(packet.dscp), packet.vlan, way];
@@ -212,8 +212,7 @@ fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
 
 /// The protocols that `filter` accepts, of packets with and without known ports.
 fn protocols(filter: &Filter) -> Vec<Range<u16>> {
-    let with_ports = |it: &Range<u8>| Range { first: it.first.into(), last: it.last.into() };
-    let mut ranges: Vec<Range<u16>> = filter.protocols().iter().map(with_ports).collect();
+    let mut ranges = filter.protocols();
     if !filter.asks_for_ports() {
         let nonempty = ranges.clone().into_iter().filter(|it| it.first <= it.last);
         ranges.extend(

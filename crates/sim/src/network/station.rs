@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::packet::{Direction, FlowId, Member};
+use tidegate_core::packet::{Direction, Facts, FlowId, Member};
 use tidegate_core::random::Random;
 use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
 use tidegate_core::trunk::Report as TrunkReport;
@@ -432,7 +432,7 @@ fn outside(packet: &Packet) -> Packet {
         flow: FlowId::NONE,
         member: Member::default(),
         seen_before: false,
-        controlled: false,
+        facts: Facts::default(),
         rewritten: false,
         ..*packet
     }

@@ -6,16 +6,14 @@ use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 use super::{Cursor, Oddity, be16, control, fragment, is_control, transport};
 
 /// Source: RFC 791, section 3.1.
+///
+/// A header that contradicts its lengths still has addresses, by which policies match it.
 #[inline]
 pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<20>().ok_or(Oddity::Ipv4)?;
-    let header_len = usize::from(header[0] & 0x0f) * 4;
-    let total_len = length(be16(header[2], header[3]), frame.left());
-    if header[0] >> 4 != 4 || header_len < header.len() || total_len < header_len {
+    if header[0] >> 4 != 4 {
         return Err(Oddity::Ipv4);
     }
-    frame.limit(total_len).ok_or(Oddity::Ipv4)?;
-
     packet.network = Network::Ipv4;
     packet.network_offset = frame.offset();
     (packet.dscp, packet.ecn) = traffic_class(header[1]);
@@ -24,16 +22,43 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
         dst: Endpoint::v4([header[16], header[17], header[18], header[19]], 0),
         protocol: Protocol(header[9]),
     };
+    let header_len = usize::from(header[0] & 0x0f) * 4;
+    let total_len = length(be16(header[2], header[3]), frame.left());
+    if header_len < header.len() || total_len < header_len {
+        return Err(Oddity::Ipv4);
+    }
+    frame.limit(total_len).ok_or(Oddity::Ipv4)?;
     frame.at += header_len;
     let part = be16(header[6], header[7]);
-    let described = if part & V4_FRAGMENT == 0 {
-        transport::describe(frame, packet)
-    } else {
+    let described = if part & V4_FRAGMENT != 0 {
         let identification = u32::from(be16(header[4], header[5]));
         fragment::describe(frame, packet, part & V4_OFFSET, identification);
         Ok(())
+    } else if packet.key.protocol == AUTHENTICATION {
+        authenticated(frame, packet)
+    } else {
+        transport::describe(frame, packet)
     };
     note_control(frame, packet, header[8]);
+    described
+}
+
+/// Describes the transport header behind IPv4's authentication headers. Nothing in it may be rewritten.
+///
+/// Source: RFC 4302, section 2.
+fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
+    while packet.key.protocol == AUTHENTICATION {
+        let [next, words] = *frame.peek().ok_or(Oddity::Ipv4)?;
+        let len = authentication_len(words);
+        if len > frame.left() {
+            return Err(Oddity::Ipv4);
+        }
+        frame.at += len;
+        packet.key.protocol = Protocol(next);
+    }
+    let described = transport::describe(frame, packet);
+    frame.authenticated = true;
+    packet.tcp = None;
     described
 }
 
@@ -47,29 +72,28 @@ fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
 }
 
 /// Source: RFC 8200, sections 3 and 4.
+///
+/// Headers that contradict their lengths still follow addresses, by which policies match the packet.
 pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<40>().ok_or(Oddity::Ipv6)?;
     if header[0] >> 4 != 6 {
         return Err(Oddity::Ipv6);
     }
-    let network_offset = frame.offset();
-    frame.at += header.len();
-    let payload_len = length(be16(header[4], header[5]), frame.left());
-    frame.limit(payload_len).ok_or(Oddity::Ipv6)?;
-    let upper = pass_extensions(frame, header[6])?;
-
     packet.network = Network::Ipv6;
-    packet.network_offset = network_offset;
+    packet.network_offset = frame.offset();
     (packet.dscp, packet.ecn) = traffic_class(header[0] << 4 | header[1] >> 4);
+    frame.at += header.len();
+    let mut upper = Upper { protocol: header[6], fragment: None, authenticated: false };
+    let payload_len = length(be16(header[4], header[5]), frame.left());
+    let passed = frame.limit(payload_len).ok_or(Oddity::Ipv6);
+    let passed = passed.and_then(|()| pass_extensions(frame, &mut upper));
+
+    // Protocol 0 would say that the frame is not IP.
+    let protocol = if upper.protocol == HOP_BY_HOP { NO_NEXT_HEADER } else { upper.protocol };
     let (src, dst) = addresses(header);
-    packet.key = FlowKey {
-        src: Endpoint::v6(src, 0),
-        dst: Endpoint::v6(dst, 0),
-        protocol: Protocol(upper.protocol),
-    };
-    if upper.too_deep {
-        return Err(Oddity::Depth);
-    }
+    packet.key =
+        FlowKey { src: endpoint_v6(src), dst: endpoint_v6(dst), protocol: Protocol(protocol) };
+    passed?;
     let described = match upper.fragment {
         None => transport::describe(frame, packet),
         Some((offset, identification)) => {
@@ -79,49 +103,45 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     };
     note_control(frame, packet, header[7]);
     if upper.authenticated {
+        frame.authenticated = true;
         packet.tcp = None;
     }
     described
 }
 
-/// What an IPv6 packet carries behind its extension headers.
+/// Payload of an IPv6 packet behind its extension headers.
 struct Upper {
     protocol: u8,
     /// Offset in units of 8 bytes, and identification.
     fragment: Option<(u16, u32)>,
     authenticated: bool,
-    /// Not the upper layer yet, but we went as far as we go.
-    too_deep: bool,
 }
 
 /// The protocol behind the extension headers in a first fragment. `None` if they do not end within it, or another
 /// fragment header is there.
 pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> {
-    if first == HOP_BY_HOP {
-        return None;
-    }
-    let upper = pass_extensions(frame, first).ok()?;
-    (upper.fragment.is_none() && !upper.too_deep).then_some(upper.protocol)
+    let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
+    pass_extensions(frame, &mut upper).ok().filter(|()| upper.protocol != HOP_BY_HOP)?;
+    upper.fragment.is_none().then_some(upper.protocol)
 }
 
-/// Passes extension headers up to the first fragment header.
-fn pass_extensions(frame: &mut Cursor<'_>, first: u8) -> Result<Upper, Oddity> {
-    let mut upper =
-        Upper { protocol: first, fragment: None, authenticated: false, too_deep: false };
-    for depth in 0..MAX_EXTENSIONS {
-        let len = match upper.protocol {
-            HOP_BY_HOP if depth > 0 => return Err(Oddity::Ipv6),
-            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => |len: u8| usize::from(len) * 8 + 8,
+/// Passes extension headers up to the first fragment header. `upper` begins with the number of the first one.
+fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddity> {
+    let mut first = true;
+    while upper.fragment.is_none() {
+        let len: fn(u8) -> usize = match upper.protocol {
+            HOP_BY_HOP if !first => return Err(Oddity::Ipv6),
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => |len| usize::from(len) * 8 + 8,
             FRAGMENT => |_| 8,
-            AUTHENTICATION => |len: u8| usize::from(len) * 4 + 8,
-            _ => return Ok(upper),
+            protocol if Protocol(protocol) == AUTHENTICATION => authentication_len,
+            _ => return Ok(()),
         };
         let [next, words, high, low] = *frame.peek().ok_or(Oddity::Ipv6)?;
         let len = len(words);
         if len > frame.left() {
             return Err(Oddity::Ipv6);
         }
-        upper.authenticated |= upper.protocol == AUTHENTICATION;
+        upper.authenticated |= Protocol(upper.protocol) == AUTHENTICATION;
         // A fragment header on a datagram in one piece means nothing (RFC 6946).
         if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
             let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
@@ -130,15 +150,28 @@ fn pass_extensions(frame: &mut Cursor<'_>, first: u8) -> Result<Upper, Oddity> {
         }
         frame.at += len;
         upper.protocol = next;
-        if upper.fragment.is_some() {
-            break;
-        }
+        first = false;
     }
-    if upper.protocol == HOP_BY_HOP {
-        return Err(Oddity::Ipv6);
+    Ok(())
+}
+
+/// Length of an authentication header with this payload length (RFC 4302, section 2.2).
+fn authentication_len(words: u8) -> usize {
+    usize::from(words) * 4 + 8
+}
+
+/// An address of an IPv6 header.
+///
+/// Endpoints have IPv4 addresses in their IPv6-mapped form. An IPv6 packet with such an address gets
+/// its IPv4-translated form (RFC 2765, section 2.1), so that no filter takes it for IPv4. Both forms
+/// have the same checksum.
+fn endpoint_v6(mut address: [u8; 16]) -> Endpoint {
+    if let [0, 0, 0, 0, 0, 0, 0, 0, marks @ .., _, _, _, _] = &mut address
+        && *marks == [0, 0, 0xff, 0xff]
+    {
+        *marks = [0xff, 0xff, 0, 0];
     }
-    upper.too_deep = upper.fragment.is_none();
-    Ok(upper)
+    Endpoint::v6(address, 0)
 }
 
 /// The length in a header's `field`; where a super-packet is too long for it, what is `left`.
@@ -171,10 +204,9 @@ const V4_OFFSET: u16 = 0x1fff;
 const V6_FRAGMENT: u16 = 0xfff9;
 /// The offset in units of 8 bytes stands above the flags.
 const V6_OFFSET_SHIFT: u32 = 3;
-/// Extension headers in a row that are followed; RFC 8200, section 4.1 recommends at most 7.
-const MAX_EXTENSIONS: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
+const AUTHENTICATION: Protocol = Protocol(51);
+const NO_NEXT_HEADER: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;

@@ -17,10 +17,12 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
             ethertype::IPV6 => return Ok(Network::Ipv6),
             ethertype::MPLS | ethertype::MPLS_UPSTREAM => return mpls(frame),
             ethertype::PPPOE_SESSION => return pppoe(frame),
+            length if length < ethertype::SMALLEST => return Ok(snap(frame)),
             tag if ethertype::is_vlan(tag) => {
                 let tag = frame.take::<4>().ok_or(Oddity::Link)?;
-                if packet.vlan == NO_VLAN {
-                    packet.vlan = be16(tag[0], tag[1]) & VLAN_ID;
+                let vlan = be16(tag[0], tag[1]) & VLAN_ID;
+                if packet.vlan == NO_VLAN && vlan != PRIORITY_ONLY {
+                    packet.vlan = vlan;
                 }
                 frame.ethertype = be16(tag[2], tag[3]);
             }
@@ -30,16 +32,45 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
     Err(Oddity::Depth)
 }
 
-/// Source: RFC 2516, section 4. PPP's compressed protocol field is not understood, as it must not
-/// be sent (section 7).
+/// Passes an IEEE 802.2 SNAP header, which carries an ethertype behind the length of the frame.
+///
+/// The IP header has a length of its own, so the one of the frame is not needed.
+///
+/// Source: RFC 1042, header format.
+fn snap(frame: &mut Cursor<'_>) -> Network {
+    let network = match frame.peek::<8>() {
+        Some([0xaa, 0xaa, 0x03, 0, 0, 0, high, low]) => match be16(*high, *low) {
+            ethertype::IPV4 => Network::Ipv4,
+            ethertype::IPV6 => Network::Ipv6,
+            _ => Network::Opaque,
+        },
+        _ => Network::Opaque,
+    };
+    if network != Network::Opaque {
+        frame.at += SNAP_LEN;
+    }
+    network
+}
+
+/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one byte.
+///
+/// Differs: RFC 2516, section 7 asks not to compress the field, but some senders do.
 fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
+    frame.session = frame.at;
     let [version, code, _, _, high, low] = *frame.take().ok_or(Oddity::Link)?;
     if (version, code) != (0x11, 0) {
         return Err(Oddity::Link);
     }
-    frame.limit(usize::from(be16(high, low))).ok_or(Oddity::Link)?;
-    let [high, low] = *frame.take().ok_or(Oddity::Link)?;
-    frame.ppp = be16(high, low);
+    if frame.limit(usize::from(be16(high, low))).is_none() {
+        frame.odd = Some(Oddity::Link);
+    }
+    let [first] = *frame.take().ok_or(Oddity::Link)?;
+    frame.ppp = if first & PPP_LAST_BYTE != 0 {
+        u16::from(first)
+    } else {
+        let [second] = *frame.take().ok_or(Oddity::Link)?;
+        be16(first, second)
+    };
     Ok(match frame.ppp {
         PPP_IPV4 => Network::Ipv4,
         PPP_IPV6 => Network::Ipv6,
@@ -68,12 +99,27 @@ fn guess(frame: &Cursor<'_>) -> Network {
             let holds = header.is_some_and(|header| checksum::sum(0, header) == 0xffff);
             if holds { Network::Ipv4 } else { Network::Opaque }
         }
-        [0x60..=0x6f, _, _, _, high, low, ..] => {
-            let payload = usize::from(be16(*high, *low));
-            let holds = payload + 40 == frame.left() || payload == 0;
-            if holds { Network::Ipv6 } else { Network::Opaque }
-        }
+        [0x60..=0x6f, ..] if is_ipv6(ahead, frame.left()) => Network::Ipv6,
         _ => Network::Opaque,
+    }
+}
+
+/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a MAC
+/// address that begins like one.
+///
+/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header must
+/// be a common one, and no Ethernet header may fit.
+fn is_ipv6(ahead: &[u8], left: usize) -> bool {
+    let Some(header) = ahead.first_chunk::<40>() else { return false };
+    let payload = usize::from(be16(header[4], header[5]));
+    match left.checked_sub(header.len() + payload) {
+        _ if payload == 0 => true,
+        Some(0) => true,
+        Some(trailer) if trailer <= LONGEST_PADDING => {
+            let ethernet = ethertype::is_known(be16(header[12], header[13]));
+            !ethernet && UPPER_LAYERS.contains(&header[6])
+        }
+        _ => false,
     }
 }
 
@@ -81,7 +127,18 @@ fn guess(frame: &Cursor<'_>) -> Network {
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;
+/// Identifier of a tag that has a priority and names no VLAN (IEEE 802.1Q, table 9-2).
+const PRIORITY_ONLY: u16 = 0;
 /// In the third byte of a label stack entry.
 const BOTTOM_OF_STACK: u8 = 0x01;
+/// LLC and SNAP with the ethertype (RFC 1042).
+const SNAP_LEN: usize = 8;
+/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are shorter.
+const LONGEST_PADDING: usize = 46;
+/// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6, options, OSPF,
+/// SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most MAC addresses.
+const UPPER_LAYERS: [u8; 13] = [4, 6, 17, 41, 43, 44, 47, 50, 51, 58, 60, 89, 132];
+/// In the last byte of a protocol field of PPP (RFC 1661, section 2).
+const PPP_LAST_BYTE: u8 = 0x01;
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;

@@ -8,7 +8,7 @@ use tidegate_core::{CountBy, Countable};
 pub enum Oddity {
     /// It ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts it.
     Link,
-    /// It has more headers in a row than we follow.
+    /// It has more VLAN tags or MPLS labels in a row than we follow.
     Depth,
     /// The IPv4 header is cut short, or contradicts itself or the length of the frame.
     Ipv4,
@@ -16,7 +16,7 @@ pub enum Oddity {
     Ipv6,
     /// The TCP, UDP or ICMP header is cut short, or contradicts the length of the packet.
     Transport,
-    /// The TCP options contradict their lengths; those before are described.
+    /// A TCP option has another length than its kind has, or ends beyond the header.
     TcpOptions,
 }
 

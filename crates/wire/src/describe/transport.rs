@@ -89,13 +89,16 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     }
     let options = frame.head.get(frame.at + header.len()..frame.at + header_len);
     if options.and_then(|options| tcp_options(options, segment)).is_none() {
-        segment.options = Options::Unknown;
+        unknown(segment);
         return Err(Oddity::TcpOptions);
     }
     Ok(())
 }
 
-/// Reads options into `segment`. Stops with `None` at an option whose length is wrong.
+/// Reads options into `segment`. Returns `None` if an option contradicts its length.
+///
+/// An option of a length that its kind does not have is skipped by its length, as in Linux
+/// (`tcp_parse_options`). Options behind it are read. A length below 2 or beyond the header ends the reading.
 ///
 /// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
 /// RFC 5925 (digests), RFC 8684 (MPTCP).
@@ -108,26 +111,24 @@ fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
         return Some(());
     }
     let syn = segment.flags.any(TcpFlags::SYN);
+    let mut sound = Some(());
     for option in option::each(options) {
         let (kind, body) = option?;
-        tcp_option(kind, body, syn, segment)?;
-    }
-    Some(())
-}
-
-/// Where among `options` the timestamps stand that a description says, of a SYN or not.
-pub(crate) fn timestamps_at(options: &[u8], syn: bool) -> Option<usize> {
-    let mut found = None;
-    for option in option::each_at(options) {
-        let Some((at, kind, body)) = option else { break };
-        if tcp_option(kind, body, syn, &mut TcpSegment::default()).is_none() {
-            break;
+        if tcp_option(kind, body, syn, segment).is_none() {
+            sound = None;
         }
-        found = if kind == TIMESTAMPS { Some(at) } else { found };
     }
-    found
+    sound
 }
 
+/// Where among `options` the timestamps stand that a description says.
+pub(crate) fn timestamps_at(options: &[u8]) -> Option<usize> {
+    let sound = option::each_at(options).map_while(|option| option);
+    let timestamps = sound.filter(|(_, kind, body)| *kind == TIMESTAMPS && body.len() == 8);
+    timestamps.last().map(|(at, ..)| at)
+}
+
+/// Reads one option into `segment`. Returns `None` if options of this kind have another length.
 fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Option<()> {
     match (kind, body) {
         (MSS, &[high, low]) if syn => segment.mss = be16(high, low),

@@ -1,0 +1,158 @@
+//! Headers outside the innermost header of a packet: tunnels, and a second VLAN tag.
+//!
+//! They lie beside the descriptors, like SACK blocks: only packets that have them need the memory.
+
+use super::{Endpoint, FlowKey, NO_VLAN, Protocol, TunnelKind};
+
+/// The headers of a packet outside the innermost header that was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outer {
+    tunnels: [Tunnel; Self::MOST],
+    len: u8,
+    /// The second VLAN identifier in front of the outermost IP header, or [`NO_VLAN`].
+    pub second_vlan: u16,
+}
+
+/// A tunnel around a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tunnel {
+    /// Addresses, ports and protocol of the header outside the tunnel.
+    pub key: FlowKey,
+    /// The tunnel protocol.
+    pub kind: TunnelKind,
+    /// The VNI of VXLAN and GENEVE, or the key of GRE.
+    pub id: Option<u32>,
+    /// VLAN of the inner Ethernet header, or [`NO_VLAN`].
+    pub vlan: u16,
+    /// ACKs inside may be made, merged and cut. Otherwise they are held whole.
+    pub may_edit: bool,
+}
+
+impl Outer {
+    /// Tunnels around a packet that are read; more tunnels are part of the payload.
+    pub const MOST: usize = 2;
+
+    /// Adds the tunnel inside the tunnels that are known. Returns `false` if there are [`MOST`](Self::MOST).
+    pub fn push(&mut self, tunnel: Tunnel) -> bool {
+        let free = self.tunnels.get_mut(usize::from(self.len));
+        let fits = free.is_some();
+        if let Some(free) = free {
+            *free = tunnel;
+            self.len += 1;
+        }
+        fits
+    }
+
+    /// The tunnels, outermost first.
+    #[must_use]
+    pub fn tunnels(&self) -> &[Tunnel] {
+        &self.tunnels[..usize::from(self.len)]
+    }
+
+    /// Returns `true` if there is neither a tunnel nor a second tag.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0 && self.second_vlan == NO_VLAN
+    }
+
+    /// The key of the outermost header, if the packet is in a tunnel.
+    #[must_use]
+    pub fn key(&self) -> Option<FlowKey> {
+        self.tunnels().first().map(|tunnel| tunnel.key)
+    }
+
+    /// Returns `true` if ACKs inside may be made, merged and cut.
+    #[must_use]
+    pub fn may_edit(&self) -> bool {
+        self.tunnels().iter().all(|tunnel| tunnel.may_edit)
+    }
+
+    /// The headers of a packet on the way back.
+    #[must_use]
+    pub fn reverse(mut self) -> Self {
+        for tunnel in &mut self.tunnels {
+            tunnel.key = tunnel.reverse_key();
+        }
+        self
+    }
+
+    /// Returns `true` if both stand around packets of the same tunnel: addresses, kinds, identifiers and VLANs
+    /// are equal. Ports differ by direction and flow, and do not count.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.second_vlan == other.second_vlan
+            && self.len == other.len
+            && self.tunnels().iter().zip(other.tunnels()).all(|(a, b)| a.identity() == b.identity())
+    }
+}
+
+impl Default for Outer {
+    fn default() -> Self {
+        let tunnel = Tunnel {
+            key: FlowKey::default(),
+            kind: TunnelKind::Ip,
+            id: None,
+            vlan: NO_VLAN,
+            may_edit: true,
+        };
+        Self { tunnels: [tunnel; Self::MOST], len: 0, second_vlan: NO_VLAN }
+    }
+}
+
+impl Tunnel {
+    /// The fields by which tunnels differ.
+    #[must_use]
+    pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16, bool) {
+        let ends = [self.key.src.number(), self.key.dst.number()];
+        (ends, self.kind, self.id, self.vlan, self.may_edit)
+    }
+
+    /// The key of the outer header on the way back. UDP tunnels keep the destination port in both directions.
+    fn reverse_key(&self) -> FlowKey {
+        let FlowKey { src, dst, protocol } = self.key;
+        if protocol != Protocol::UDP {
+            return self.key.reverse();
+        }
+        let at = |end: Endpoint, port| Endpoint::v6(end.number().to_be_bytes(), port);
+        FlowKey { src: at(dst, src.port), dst: at(src, dst.port), protocol }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tunnel(port: u16, id: u32) -> Tunnel {
+        let key = FlowKey {
+            src: Endpoint::v4([192, 0, 2, 1], port),
+            dst: Endpoint::v4([192, 0, 2, 2], 4789),
+            protocol: Protocol::UDP,
+        };
+        let kind = TunnelKind::Vxlan;
+        Tunnel { key, kind, id: Some(id), vlan: NO_VLAN, may_edit: true }
+    }
+
+    fn outer(port: u16, id: u32) -> Outer {
+        let mut outer = Outer::default();
+        assert!(outer.push(tunnel(port, id)));
+        outer
+    }
+
+    /// Kills: outer ports compared; the VNI not compared; addresses not swapped on the way back.
+    #[test]
+    fn a_tunnel_is_told_by_its_addresses_and_identifier_in_both_directions() {
+        assert!(outer(1, 7).is_same(&outer(2, 7)));
+        assert!(!outer(1, 7).is_same(&outer(1, 8)));
+        assert!(!outer(1, 7).is_same(&outer(1, 7).reverse()));
+        assert!(outer(1, 7).is_same(&outer(3, 7).reverse().reverse()));
+        let back = outer(1, 7).reverse().key().unwrap();
+        assert_eq!((back.src.number(), back.dst.port), (tunnel(1, 7).key.dst.number(), 4789));
+    }
+
+    #[test]
+    fn two_tunnels_are_kept_and_no_third() {
+        let mut outer = outer(1, 7);
+        assert!(outer.push(tunnel(1, 8)) && !outer.push(tunnel(1, 9)));
+        assert_eq!(outer.tunnels().len(), Outer::MOST);
+    }
+}

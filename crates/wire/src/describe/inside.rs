@@ -1,0 +1,70 @@
+//! Inside unencrypted tunnels, up to the transport header of the innermost packet.
+
+use tidegate_core::Packet;
+use tidegate_core::packet::{Kind, Network, Outer, Protocol, Tunnel};
+
+use super::{Cursor, Oddity, ip};
+use crate::ethertype;
+use crate::tunnel::{self, Inside};
+
+/// Returns `true` if a described packet may be in a tunnel: cheap, for each packet.
+///
+/// Control traffic and fragments are not looked into, and nothing behind an authentication header: rewriting
+/// would break its integrity check.
+#[inline]
+pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
+    let possible = match packet.key.protocol {
+        Protocol::TCP => false,
+        Protocol::OPAQUE => {
+            packet.network == Network::Opaque && ethertype::is_mpls(frame.ethertype)
+        }
+        protocol => tunnel::is_carrier(protocol, [packet.key.src.port, packet.key.dst.port]),
+    };
+    possible && !packet.fragment.is_part() && !frame.authenticated && packet.kind != Kind::Control
+}
+
+/// Describes `packet` by the innermost header in its tunnels, and adds these to `outer`.
+///
+/// `frame` is positioned behind the outermost IP header or the label stack.
+pub(super) fn look(
+    frame: &mut Cursor<'_>,
+    packet: &mut Packet,
+    outer: &mut Outer,
+) -> Result<(), Oddity> {
+    for _ in 0..Outer::MOST {
+        if !may_be(frame, packet) {
+            break;
+        }
+        let bytes = frame.head.get(frame.at..).unwrap_or_default();
+        let left = frame.left();
+        let inside = match packet.key.protocol {
+            Protocol::OPAQUE => tunnel::behind_labels(bytes, left),
+            protocol => tunnel::inside(protocol, bytes, left),
+        };
+        let Some(inside) = inside else { break };
+        let mut inner = Packet::default();
+        let described = describe(frame, &inside, &mut inner);
+        if inner.network == Network::Opaque {
+            return described;
+        }
+        frame.ethertype = 0;
+        let Inside { kind, id, vlan, .. } = inside;
+        outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
+        (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
+        (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);
+        // With the checksum, the identification of a fragment.
+        packet.segment = inner.segment;
+        described?;
+    }
+    Ok(())
+}
+
+/// Describes the inner packet, and positions `frame` behind its IP header.
+fn describe(frame: &mut Cursor<'_>, inside: &Inside, inner: &mut Packet) -> Result<(), Oddity> {
+    frame.at += inside.offset;
+    match inside.network {
+        Network::Ipv4 => ip::describe_v4(frame, inner),
+        Network::Ipv6 => ip::describe_v6(frame, inner),
+        Network::Opaque => Ok(()),
+    }
+}
