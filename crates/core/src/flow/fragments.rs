@@ -18,7 +18,7 @@ use foldhash::fast::FixedState;
 
 use super::{Key, low_half};
 use crate::Time;
-use crate::packet::{Direction, Fragment, Network, Packet, Ports, Protocol, slot};
+use crate::packet::{Direction, Fragment, Network, Packet, Protocol, slot};
 
 /// An entry expires after this time. The first fragment and the last one arrive within milliseconds, unless they
 /// take different paths.
@@ -201,8 +201,8 @@ impl FragmentTable {
 impl Datagram {
     /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart.
     fn of(packet: &Packet) -> Self {
-        let mut key = Key::of(packet, Direction::Up);
-        key.ports = Ports::Known;
+        let whole = Packet { fragment: Fragment::WHOLE, ..*packet };
+        let mut key = Key::of(&whole, Direction::Up);
         (key.ends.src.port, key.ends.dst.port) = (0, 0);
         if is_v6(packet) {
             key.ends.protocol = Protocol::OPAQUE;
