@@ -21,7 +21,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, BYPASS_REASONS);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct count);
 } bypassed SEC(".maps");
 
 /* Index 0 holds the program that takes frames for the gateway.
@@ -46,17 +46,21 @@ static __always_inline int bypass_reason(void)
 
 	if (!word || word->alive_until == TOLD_TO_PASS)
 		return BYPASS_TOLD;
+	if (word->alive_until == NOTHING_TO_MANAGE)
+		return BYPASS_IDLE;
 	if (bpf_ktime_get_ns() >= word->alive_until)
 		return BYPASS_SILENT;
 	return GATEWAY_ALIVE;
 }
 
-static __always_inline void count_bypassed(__u32 reason)
+static __always_inline void count_bypassed(__u32 reason, __u64 bytes)
 {
-	__u64 *count = bpf_map_lookup_elem(&bypassed, &reason);
+	struct count *count = bpf_map_lookup_elem(&bypassed, &reason);
 
-	if (count)
-		*count += 1;
+	if (!count)
+		return;
+	count->frames += 1;
+	count->bytes += bytes;
 }
 
 #endif

@@ -22,7 +22,7 @@ int tidegate_tc(struct __sk_buff *frame)
 		bpf_tail_call(frame, &gateway, 0);
 		reason = BYPASS_NO_SOCKET;
 	}
-	count_bypassed(reason);
+	count_bypassed(reason, frame->len);
 	return bpf_redirect(peer, 0);
 }
 

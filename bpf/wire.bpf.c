@@ -24,9 +24,9 @@ struct {
 	__type(value, struct bpf_devmap_val);
 } peer SEC(".maps");
 
-static __always_inline int across(__u32 reason)
+static __always_inline int across(struct xdp_md *frame, __u32 reason)
 {
-	count_bypassed(reason);
+	count_bypassed(reason, bpf_xdp_get_buff_len(frame));
 	return bpf_redirect_map(&peer, 0, XDP_PASS);
 }
 
@@ -37,9 +37,9 @@ int tidegate_xdp(struct xdp_md *frame)
 	int reason = bypass_reason();
 
 	if (reason != GATEWAY_ALIVE)
-		return across(reason);
+		return across(frame, reason);
 	bpf_tail_call(frame, &gateway, 0);
-	return across(BYPASS_NO_SOCKET);
+	return across(frame, BYPASS_NO_SOCKET);
 }
 
 /* In the array `gateway`: redirects the frame to a socket. */
@@ -48,7 +48,7 @@ int tidegate_take(struct xdp_md *frame)
 {
 	if (bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_ABORTED) == XDP_REDIRECT)
 		return XDP_REDIRECT;
-	return across(BYPASS_NO_SOCKET);
+	return across(frame, BYPASS_NO_SOCKET);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -281,11 +281,24 @@ impl Host {
     /// If there is no such interface.
     #[must_use]
     pub fn received_bytes(&self, interface: &str) -> u64 {
+        self.received(interface)[1]
+    }
+
+    /// Frames that came in on `interface`, and their bytes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such interface.
+    #[must_use]
+    pub fn received(&self, interface: &str) -> [u64; 2] {
         let text = self.net("dev");
         let start = format!("{interface}:");
         let row = text.lines().find_map(|line| line.trim_start().strip_prefix(&start));
-        let bytes = row.and_then(|row| row.split_whitespace().next()?.parse().ok());
-        bytes.unwrap_or_else(|| panic!("no {interface} in\n{text}"))
+        let mut numbers = row.into_iter().flat_map(str::split_whitespace).map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(bytes)), Some(Ok(frames))) => [frames, bytes],
+            _ => panic!("no {interface} in\n{text}"),
+        }
     }
 
     /// A counter of the TCP stack by its name in `/proc/net/snmp` or `/proc/net/netstat`, such as

@@ -79,7 +79,7 @@ impl<'a> Gateway<'a> {
 
     /// Downstream frames that bypassed the gateway for one reason.
     fn bypassed(&self, reason: &str) -> Option<u64> {
-        self.status().expect("it answers")["down"]["bypassed"][reason].as_u64()
+        self.status().expect("it answers")["down"]["bypassed"][reason]["packets"].as_u64()
     }
 }
 

@@ -11,6 +11,7 @@ use tidegate_wire::build::{Frame, Link};
 on_each_backend! {
     offloads_of_local_hosts_are_no_obstacle
     a_port_that_was_down_is_said_to_be_and_works_again
+    a_port_that_gets_another_name_still_works_and_is_said_to_have_it
     a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name
     a_second_gateway_between_the_same_ports_is_refused
     detached_ports_are_not_connected_any_more
@@ -116,6 +117,30 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
     let said = gateway.said();
     assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
+}
+
+/// Kills: a port that is looked up by its name only; another interface that takes the name and so ends a
+/// gateway that works.
+fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbed, backend: &str) {
+    let mut gateway = bed.gateway(backend, SHAPED);
+    let server = Server::start(&bed.wan, 7000, "reno");
+    // Older kernels rename no interface that is up.
+    bed.middle.run("ip link set wan down");
+    bed.middle.run("ip link set wan name uplink");
+    bed.middle.run("ip link set uplink up");
+    let renamed = "`wan` is called `uplink` now: all frames cross";
+    until("the alarm", LIMIT, || (alarms(&gateway).contains(renamed)).then_some(()));
+    bed.middle.run("ip link add wan type veth peer name other");
+    transfers_are_intact(bed, &server, &gateway);
+    assert!(alarms(&gateway).contains(renamed), "{}", gateway.said());
+    bed.middle.run("ip link set uplink down");
+    let down = "`ip link set uplink up`";
+    until("the alarm", LIMIT, || (alarms(&gateway).contains(down)).then_some(()));
+    for words in ["delete wan", "set uplink name wan", "set wan up"] {
+        bed.middle.run(&format!("ip link {words}"));
+    }
+    until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
+    assert!(gateway.runs(), "{}", gateway.said());
 }
 
 fn a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name(

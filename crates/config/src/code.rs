@@ -46,7 +46,7 @@ catalogue! {
     NoUnit = "TG0005", "a quantity without a unit",
         "add the unit: \"20 Mbit/s\", \"64 KiB\", \"50 ms\"";
     UnknownUnit = "TG0006", "an unknown unit",
-        "use bit/s kbit/s Mbit/s Gbit/s, B kB KiB MB MiB, or ns us ms s. `kbps` and `KB` are refused because they are read in two ways";
+        "use bit/s kbit/s Mbit/s Gbit/s Tbit/s, B kB KiB MB MiB GB GiB, or ns us ms s. `kbps` and `KB` are refused because they are read in two ways";
     NotAQuantity = "TG0007", "not a quantity",
         "write a number that is not negative, and its unit";
     UnknownName = "TG0008", "a name that stands for nothing",
@@ -177,6 +177,10 @@ catalogue! {
     // The file of a scenario.
     BadChange = "TG0070", "a change of a link that cannot be",
         "name a way of a link that the file has, and its new delay, its new rate, or both";
+
+    // Warnings of settings that the gateway cannot fulfil.
+    BurstBelowMean = "TG0071", "a burst too small for the mean rate",
+        "raise the burst to what the message gives: the gateway sends up to 100 us late, and tokens beyond the burst are lost";
 
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",

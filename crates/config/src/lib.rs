@@ -23,6 +23,7 @@ mod shape;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 pub mod topology;
 mod values;
 
@@ -31,3 +32,4 @@ pub use diagnostic::{Diagnostic, Findings, Located, Severity};
 pub use hexadecimal::hexadecimal;
 pub use host::Host;
 pub use item::{Item, ItemKind, Part, items};
+pub use text::{NotUtf8, text};

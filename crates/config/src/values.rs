@@ -64,7 +64,7 @@ impl Read for Rate {
     }
 
     fn schema() -> Value {
-        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s")
+        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s|Tbit/s")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
@@ -78,7 +78,7 @@ impl Read for Bytes {
     }
 
     fn schema() -> Value {
-        quantity_schema("B|kB|KiB|MB|MiB")
+        quantity_schema("B|kB|KiB|MB|MiB|GB|GiB")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {

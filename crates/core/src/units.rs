@@ -133,14 +133,28 @@ const RATE: Kind = Kind {
     name: "rate",
     article: "a rate",
     example: "20 Mbit/s",
-    units: &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)],
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+    ],
 };
 
 const BYTES: Kind = Kind {
     name: "size",
     article: "a size",
     example: "64 KiB",
-    units: &[("B", 1), ("kB", 1_000), ("KiB", 1 << 10), ("MB", 1_000_000), ("MiB", 1 << 20)],
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("KiB", 1 << 10),
+        ("MB", 1_000_000),
+        ("MiB", 1 << 20),
+        ("GB", 1_000_000_000),
+        ("GiB", 1 << 30),
+    ],
 };
 
 const DURATION: Kind = Kind {
@@ -513,10 +527,10 @@ mod tests {
 
     #[test]
     fn quantities_are_read_as_they_are_shown() {
-        for text in ["0 bit/s", "800 kbit/s", "20 Mbit/s", "1500 kbit/s", "10 Gbit/s"] {
+        for text in ["0 bit/s", "800 kbit/s", "20 Mbit/s", "1500 kbit/s", "10 Gbit/s", "2 Tbit/s"] {
             assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
         }
-        for text in ["1514 B", "10 kB", "64 KiB", "3 MiB"] {
+        for text in ["1514 B", "10 kB", "64 KiB", "3 MiB", "2 GB", "1 GiB"] {
             assert_eq!(text.parse::<Bytes>().unwrap().to_string(), text);
         }
         assert_eq!("1.5 Mbit/s".parse(), Ok(Rate::from_kbps(1_500)));

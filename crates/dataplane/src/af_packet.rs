@@ -80,8 +80,8 @@ impl Port for AfPacket {
         !self.0.outgoing.is_empty()
     }
 
-    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
-        self.0.drop_arrived(pool, Reason::Stale)
+    fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
+        self.0.drop_arrived(pool, copies)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -124,6 +124,8 @@ struct PacketPort<S> {
     counters: PortCounters,
     /// Frames the socket had no room for, so far.
     overflows: Cell<u64>,
+    /// All that arrives is a copy of a frame that bypasses the gateway.
+    copies: bool,
 }
 
 impl<S: Socket> PacketPort<S> {
@@ -139,6 +141,7 @@ impl<S: Socket> PacketPort<S> {
             arrivals: Vec::with_capacity(BATCH),
             counters: PortCounters::default(),
             overflows: Cell::new(0),
+            copies: false,
         }
     }
 
@@ -150,9 +153,11 @@ impl<S: Socket> PacketPort<S> {
     }
 
     fn receive_batch(&mut self, pool: &mut PacketPool, now: Time) {
+        self.copies = false;
         self.slots.extend((0..BATCH).map_while(|_| pool.reserve()));
         if self.slots.is_empty() {
-            self.discard(Reason::NoBuffer, BATCH);
+            let discarded = self.discard(BATCH);
+            self.count(Reason::NoBuffer, discarded);
             return;
         }
         let (memory, arrivals) = (&self.memory, &mut self.arrivals);
@@ -179,18 +184,25 @@ impl<S: Socket> PacketPort<S> {
         }
     }
 
-    fn drop_arrived(&mut self, pool: &mut PacketPool, reason: Reason) -> u64 {
-        let mut dropped = 0;
-        for packet in self.arrived.drain(..) {
-            pool.release(packet);
-            self.counters.drops.count(reason);
-            dropped += 1;
-        }
-        dropped + self.discard(reason, MOST_DISCARDED)
+    /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames without
+    /// room in the socket are copies as long as there are any.
+    fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
+        let received = self.arrived.drain(..).map(|packet| pool.release(packet)).count();
+        let dropped = u64::try_from(received).unwrap_or(0) + self.discard(MOST_DISCARDED);
+        let (overflows, copies) = (self.socket.overflows(), copies());
+        self.copies = copies == u64::MAX;
+        let without_room = overflows.min(copies);
+        self.overflows.set(self.overflows.get() + overflows - without_room);
+        self.count(Reason::Stale, dropped.saturating_sub(copies - without_room));
+        dropped
     }
 
-    /// Drops about `most` of the frames that wait in the socket.
-    fn discard(&mut self, reason: Reason, most: usize) -> u64 {
+    fn count(&mut self, reason: Reason, packets: u64) {
+        (0..packets).for_each(|_| self.counters.drops.count(reason));
+    }
+
+    /// Drops about `most` of the frames that wait in the socket; returns their number.
+    fn discard(&self, most: usize) -> u64 {
         let mut discarded = 0;
         while discarded < most {
             match self.socket.discard() {
@@ -200,7 +212,6 @@ impl<S: Socket> PacketPort<S> {
                 Err(_) => break,
             }
         }
-        (0..discarded).for_each(|_| self.counters.drops.count(reason));
         u64::try_from(discarded).unwrap_or(0)
     }
 
@@ -257,7 +268,9 @@ impl<S: Socket> PacketPort<S> {
     }
 
     fn counters(&self) -> PortCounters {
-        self.overflows.set(self.overflows.get() + self.socket.overflows());
+        let overflows = self.socket.overflows();
+        let lost = if self.copies { 0 } else { overflows };
+        self.overflows.set(self.overflows.get() + lost);
         PortCounters { ring_overflows: self.overflows.get(), ..self.counters }
     }
 }

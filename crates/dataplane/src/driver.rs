@@ -5,64 +5,10 @@ use std::time::Duration;
 use tidegate_core::{Machine, Time};
 
 use crate::clock::{Alarm, Clock};
+use crate::heartbeat::{Heartbeat, Passing};
 use crate::inbox::{Inbox, Live};
 use crate::port::Port;
 use crate::turn::{Turn, send_due, take_in, turn};
-
-/// Tells the kernel that the loop lives; when it does not hear so for a while, frames go straight
-/// across, past the loop.
-pub trait Heartbeat {
-    /// Silence after which frames go straight across; `None` if nobody listens.
-    fn timeout(&self) -> Option<Duration>;
-
-    /// The loop lives.
-    fn beat(&mut self, now: Time);
-
-    /// Sends frames straight across from now on, or through the loop again from the next
-    /// [`beat`](Self::beat) on.
-    fn set_passing(&mut self, passing: bool);
-
-    /// Whether frames were told to go straight across; then what ports receive are copies.
-    fn passing(&self) -> bool;
-}
-
-/// Nobody listens, and frames have no other way.
-impl Heartbeat for () {
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    fn beat(&mut self, _now: Time) {}
-
-    fn set_passing(&mut self, _passing: bool) {}
-
-    fn passing(&self) -> bool {
-        false
-    }
-}
-
-/// One that may not be there.
-impl<H: Heartbeat> Heartbeat for Option<H> {
-    fn timeout(&self) -> Option<Duration> {
-        self.as_ref().and_then(H::timeout)
-    }
-
-    fn beat(&mut self, now: Time) {
-        if let Some(heartbeat) = self {
-            heartbeat.beat(now);
-        }
-    }
-
-    fn set_passing(&mut self, passing: bool) {
-        if let Some(heartbeat) = self {
-            heartbeat.set_passing(passing);
-        }
-    }
-
-    fn passing(&self) -> bool {
-        self.as_ref().is_some_and(H::passing)
-    }
-}
 
 /// Beats within the timeout of a heartbeat.
 const BEATS: u32 = 4;
@@ -103,6 +49,8 @@ pub struct Driver<M, H = ()> {
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
+    /// Frames that had bypassed the gateway when the loop began to beat, of each port.
+    passed: Vec<u64>,
 }
 
 impl<M: Machine, H: Heartbeat> Driver<M, H> {
@@ -127,6 +75,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             grain: Grain::default(),
             beat: None,
             hangs: 0,
+            passed: Vec::new(),
         }
     }
 
@@ -194,16 +143,34 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         let hung = silence.is_some_and(|silence| silence >= timeout);
         if passing || hung || self.beat.is_none() {
             self.hangs += u64::from(hung);
-            for port in self.ports.iter_mut().filter(|port| hung || !port.takes_frames()) {
-                port.drop_arrived(self.machine.pool());
-            }
+            self.drop_arrived(hung);
             self.beat = None;
         }
         if !passing && silence.is_none_or(|silence| silence >= timeout / BEATS) {
             self.heartbeat.beat(now);
-            self.beat = Some(now);
+            if self.beat.replace(now).is_none() {
+                self.passed = self.heartbeat.passed();
+            }
         }
         !passing
+    }
+
+    /// Drops the copies of frames that went straight across. If the loop hung, also drops the frames
+    /// that arrived before the kernel noticed, and counts them as stale.
+    fn drop_arrived(&mut self, hung: bool) {
+        let (heartbeat, before) = (&self.heartbeat, &self.passed);
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            let copies = || {
+                let frames = |all: &[u64]| all.get(at).copied().unwrap_or_default();
+                frames(&heartbeat.passed()).saturating_sub(frames(before))
+            };
+            match (hung, port.takes_frames()) {
+                (true, true) => port.drop_arrived(self.machine.pool(), &|| 0),
+                (true, false) => port.drop_arrived(self.machine.pool(), &copies),
+                (false, false) => port.drop_arrived(self.machine.pool(), &|| u64::MAX),
+                (false, true) => 0,
+            };
+        }
     }
 
     fn next_beat(&self) -> Option<Time> {
@@ -217,7 +184,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         if self.heartbeat.passing() {
             take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
         } else {
-            pass(&mut self.machine, &mut self.ports, &mut self.heartbeat, now);
+            let (machine, ports) = (&mut self.machine, &mut self.ports);
+            pass(machine, ports, &mut self.heartbeat, Passing::Ended, now);
         }
         loop {
             let now = clock.now();
@@ -236,13 +204,14 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
 }
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
-    /// Sends frames straight across from now on, after those that have come, or through the loop
-    /// again.
+    /// Sends frames straight across from now on, after those that have come, because there is nothing
+    /// to manage; or sends them through the loop again.
     pub fn set_passing(&mut self, passing: bool) {
+        let why = Passing::NothingToManage;
         if passing && !self.heartbeat.passing() {
-            pass(self.machine, self.ports, self.heartbeat, self.now);
+            pass(self.machine, self.ports, self.heartbeat, why, self.now);
         } else {
-            self.heartbeat.set_passing(passing);
+            self.heartbeat.set_passing(passing.then_some(why));
         }
     }
 }
@@ -255,10 +224,11 @@ fn pass(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
     heartbeat: &mut impl Heartbeat,
+    why: Passing,
     now: Time,
 ) {
     take_in_all(machine, ports, now);
-    heartbeat.set_passing(true);
+    heartbeat.set_passing(Some(why));
     take_in_all(machine, ports, now);
 }
 

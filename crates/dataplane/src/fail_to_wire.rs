@@ -36,11 +36,11 @@ use tidegate_core::Time;
 use self::guard::Guarded;
 pub use self::guard::{Guard, Trouble};
 use self::holder::Holder;
-pub use self::layout::Bypassed;
 pub(crate) use self::layout::MAX_QUEUES;
+pub use self::layout::{Bypassed, FrameCount};
 use self::programs::{Array, Counters, GivesWay, Object};
 use self::survey::{At, Found, Survey};
-use crate::driver::Heartbeat;
+use crate::heartbeat::{Heartbeat, Passing};
 use crate::interface::Interface;
 
 /// Heartbeat timeout of the gateway, and the attachment of its programs.
@@ -275,22 +275,26 @@ impl Heartbeat for FailToWire {
         self.wires.iter().for_each(|wire| wire.counters.life.until(until));
     }
 
-    fn set_passing(&mut self, passing: bool) {
-        self.passing = passing;
-        if passing {
-            self.wires.iter().for_each(|wire| wire.counters.life.pass());
+    fn set_passing(&mut self, passing: Option<Passing>) {
+        self.passing = passing.is_some();
+        if let Some(why) = passing {
+            self.wires.iter().for_each(|wire| wire.counters.life.pass(why));
         }
     }
 
     fn passing(&self) -> bool {
         self.passing
     }
+
+    fn passed(&self) -> Vec<u64> {
+        self.wires.iter().map(|wire| wire.counters.bypassed().total()).collect()
+    }
 }
 
 impl Drop for FailToWire {
     /// Switches the programs to bypass and leaves them attached.
     fn drop(&mut self) {
-        self.set_passing(true);
+        self.set_passing(Some(Passing::Ended));
     }
 }
 
@@ -301,11 +305,14 @@ impl fmt::Debug for Wire {
 }
 
 /// The counters of a program, summed over all processors.
-fn count(map: &PerCpuArray<MapData, u64>) -> Bypassed {
+fn count(map: &PerCpuArray<MapData, [u64; 2]>) -> Bypassed {
     let mut bypassed = Bypassed::default();
     for reason in 0..Bypassed::REASONS {
         if let (Some(count), Ok(values)) = (bypassed.of(reason), map.get(&reason, 0)) {
-            *count = values.iter().sum();
+            for [frames, bytes] in values.iter() {
+                count.frames += frames;
+                count.bytes += bytes;
+            }
         }
     }
     bypassed

@@ -67,6 +67,21 @@ impl Interface {
         Ok(Self { index: u32::try_from(index).map_err(|_| missing())?, ..found })
     }
 
+    /// The interface of this network namespace with the number `index`, by its name of now.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn numbered(index: u32) -> io::Result<Self> {
+        let mut name = [0_u8; libc::IF_NAMESIZE];
+        // SAFETY: the kernel writes a name with its zero into the field, which is long enough for any.
+        let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
+        if found.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { name: text(&name), index })
+    }
+
     /// The interface called `name` that the request `code` of the descriptor `of` makes.
     pub(crate) fn make(
         name: &str,
@@ -226,6 +241,8 @@ mod tests {
         let lo = Interface::find("lo").unwrap();
         assert!(lo.index() > 0 && lo.mtu().unwrap() >= 1_280);
         assert_eq!(lo.mac().unwrap(), [0; 6]);
+        assert_eq!(Interface::numbered(lo.index()).unwrap(), lo);
+        assert!(Interface::numbered(u32::MAX).is_err());
         assert_eq!(lo.has_address(), lo.is_up().unwrap());
     }
 

@@ -44,8 +44,10 @@ pub trait Port {
         false
     }
 
-    /// Throws away what arrived and was not yet received, as stale; says how much that was.
-    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64;
+    /// Drops all frames that arrived and were not yet received; returns their number. `copies` is asked
+    /// afterwards how many of them were copies of frames that bypassed the gateway. The others count as
+    /// stale. `u64::MAX` copies are all of them.
+    fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
     /// What to poll for arrivals, if this port can be polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;

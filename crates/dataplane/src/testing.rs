@@ -14,7 +14,8 @@ use tidegate_core::{Machine, Packet, PacketId, PacketPool, Reason, Time};
 
 pub use self::cable::{Cable, Frames};
 use crate::clock::{Alarm, Clock};
-use crate::driver::{Driver, Heartbeat, Options};
+use crate::driver::{Driver, Options};
+use crate::heartbeat::Heartbeat;
 pub use crate::inbox::Command;
 use crate::inbox::{Remote, inbox};
 use crate::port::{Port, PortCounters};
@@ -216,13 +217,13 @@ impl Port for ScriptedPort {
         self.takes_frames
     }
 
-    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, _pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let now = self.now.get();
         let mut dropped = 0;
         while self.next(now).is_some() {
-            self.counters.drops.count(Reason::Stale);
             dropped += 1;
         }
+        (copies()..dropped).for_each(|_| self.counters.drops.count(Reason::Stale));
         dropped
     }
 

@@ -329,9 +329,9 @@ impl Port for TrunkPort {
         self.port.takes_frames()
     }
 
-    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let answers = self.answers.drain(..).map(|packet| pool.release(packet)).count();
-        u64::try_from(answers).unwrap_or(0) + self.port.drop_arrived(pool)
+        u64::try_from(answers).unwrap_or(0) + self.port.drop_arrived(pool, copies)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -180,7 +180,7 @@ mod tests {
             self.note("flushes");
         }
 
-        fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+        fn drop_arrived(&mut self, _pool: &mut PacketPool, _copies: &dyn Fn() -> u64) -> u64 {
             0
         }
 

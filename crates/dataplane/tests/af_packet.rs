@@ -355,7 +355,7 @@ fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_r
         let mut raw = Raw::open("p0");
         sender.send(()).unwrap();
         todo.recv().unwrap();
-        (raw.port.drop_arrived(&mut raw.pool), raw.port.counters().drops.of(Reason::Stale))
+        (raw.port.drop_arrived(&mut raw.pool, &|| 0), raw.port.counters().drops.of(Reason::Stale))
     });
     opened.recv().unwrap();
     let frame = tagged(&[], &[&[0x88, 0xb5][..], &pattern(100)].concat());

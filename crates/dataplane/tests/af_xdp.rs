@@ -19,8 +19,8 @@ use common::Host;
 use programs::Foreign;
 use tidegate_core::Reason;
 use tidegate_dataplane::af_xdp::{self, OpenError};
-use tidegate_dataplane::fail_to_wire::{self, Mode, Tc, WireError};
-use tidegate_dataplane::{Heartbeat, Interface, Offload};
+use tidegate_dataplane::fail_to_wire::{self, Bypassed, FrameCount, Mode, Tc, WireError};
+use tidegate_dataplane::{Heartbeat, Interface, Offload, Passing};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -86,10 +86,10 @@ fn a_gateway_that_hangs_is_passed_by_and_finds_only_stale_frames() {
         return eprintln!("skipped: this machine is too slow to send five frames in {SHORT:?}");
     }
     std::thread::sleep(2 * SHORT);
-    let before = gate.bypassed().silent;
+    let before = gate.bypassed().silent.frames;
     bench.client.send(&frame);
-    assert_eq!(gate.bypassed().silent, before + 1);
-    assert!(gate.ports[0].drop_arrived(&mut gate.pool) >= 5);
+    assert_eq!(gate.bypassed().silent.frames, before + 1);
+    assert!(gate.ports[0].drop_arrived(&mut gate.pool, &|| 0) >= 5);
     assert!(gate.ports[0].counters().drops.of(Reason::Stale) >= 5);
     let mut arrived = Vec::new();
     bench.server.receive_into(&mut arrived);
@@ -113,7 +113,11 @@ fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
             assert!(start.elapsed() < LIMIT, "{mode:?}");
         }
         assert_eq!(gate.forwarded, 2, "{mode:?}");
-        assert!(gate.bypassed().no_socket > before.no_socket, "{:?}", gate.bypassed());
+        assert!(
+            gate.bypassed().no_socket.frames > before.no_socket.frames,
+            "{:?}",
+            gate.bypassed()
+        );
         assert_eq!(gate.bypassed().silent, before.silent);
     }
 }
@@ -132,7 +136,7 @@ fn a_gateway_started_again_takes_over_without_a_frame_lost() {
                 programs.push(bench.network.gateway.ip("-o link show p0"));
             }
             200 => {
-                gate.wire.as_mut().unwrap().set_passing(true);
+                gate.wire.as_mut().unwrap().set_passing(Some(Passing::Ended));
                 gate.forward();
                 drop(std::mem::replace(&mut gate, Gate::absent()));
             }
@@ -161,11 +165,16 @@ fn told_to_pass_it_stands_aside_until_told_otherwise() {
     let mut gate = Gate::open(None);
     gate.beat();
     let wire = |gate: &mut Gate, passing| gate.wire.as_mut().unwrap().set_passing(passing);
-    wire(&mut gate, true);
-    let before = gate.bypassed().told;
-    assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 0));
-    assert!(gate.bypassed().told > before);
-    wire(&mut gate, false);
+    for why in [Passing::NothingToManage, Passing::Ended] {
+        wire(&mut gate, Some(why));
+        let before = gate.bypassed();
+        assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 0));
+        let now = gate.bypassed();
+        let grew = |count: fn(Bypassed) -> FrameCount| count(now).frames > count(before).frames;
+        let expected = (why == Passing::NothingToManage, why == Passing::Ended);
+        assert_eq!((grew(|it| it.idle), grew(|it| it.told)), expected);
+    }
+    wire(&mut gate, None);
     gate.beat();
     assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2));
 }
@@ -176,7 +185,7 @@ fn the_counts_of_what_passed_go_on_over_a_restart() {
     drop(Gate::open(None));
     assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
     let gate = Gate::open(None);
-    assert!(gate.bypassed().told > 0, "{:?}", gate.bypassed());
+    assert!(gate.bypassed().told.frames > 0, "{:?}", gate.bypassed());
 }
 
 #[test]

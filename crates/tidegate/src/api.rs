@@ -97,7 +97,7 @@ impl FailToWire {
 /// One direction of the link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct LinkDirection {
-    /// What came in.
+    /// What the gateway took in. Together with `bypassed` and the losses in `port`, it is what the interface received.
     pub received: Count,
     /// What went out.
     pub transmitted: Count,
@@ -162,12 +162,14 @@ pub struct Control {
 /// Frames of one port that bypassed the gateway since the port first had fail-to-wire.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Bypassed {
-    /// The gateway started or ended, or had nothing to manage.
-    pub told: u64,
+    /// Bypassed because the gateway had nothing to manage.
+    pub idle: Count,
+    /// Bypassed while the gateway started, ended, or was stopped.
+    pub told: Count,
     /// Bypassed because the heartbeat had timed out.
-    pub silent: u64,
+    pub silent: Count,
     /// Bypassed because the gateway was dead, or has no socket for the receive queue.
-    pub no_socket: u64,
+    pub no_socket: Count,
 }
 
 /// Packets and their bytes as frames.

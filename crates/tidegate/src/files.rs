@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use tidegate_config::NotUtf8;
 
 use crate::code::Code;
 use crate::output::Failure;
@@ -32,8 +33,10 @@ pub(crate) struct Text {
 /// The reason why a file was not read.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// A system error, or a file that is not UTF-8.
+    /// A system error.
     Io(io::Error),
+    /// The file is not UTF-8.
+    NotUtf8(NotUtf8),
     /// The file is a FIFO, a directory, a socket or a device.
     NotRegular(&'static str),
     /// The file exceeds this number of bytes.
@@ -52,6 +55,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
+            Self::NotUtf8(error) => error.fmt(f),
             Self::NotRegular(kind) => write!(f, "it is {kind}, not a regular file"),
             Self::TooLarge(most) => write!(f, "it is larger than {most} bytes"),
             Self::Silent(wait) => write!(f, "its file system has not answered for {wait:?}"),
@@ -64,6 +68,7 @@ impl Error {
     pub(crate) fn of(&self, file: &Path) -> Failure {
         let code = match self {
             Self::TooLarge(_) => Code::TooLarge,
+            Self::NotUtf8(_) => Code::Syntax,
             _ => Code::NoSuchFile,
         };
         Failure::input(code, format!("cannot read {}: {self}", file.display()))
@@ -99,11 +104,14 @@ pub(crate) fn read_any(path: &Path, most: usize) -> Result<String, Error> {
 }
 
 fn limited(file: File, most: usize) -> Result<String, Error> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     // Reads one byte beyond the limit to detect larger files. A `usize` always fits into a `u64` here.
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(limit).read_to_string(&mut text)?;
-    if text.len() > most { Err(Error::TooLarge(most)) } else { Ok(text) }
+    file.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(Error::TooLarge(most));
+    }
+    tidegate_config::text(bytes).map_err(Error::NotUtf8)
 }
 
 fn refuse_irregular(kind: FileType) -> Result<(), Error> {
@@ -153,6 +161,10 @@ mod tests {
 
         assert!(matches!(read_any(Path::new("/dev/zero"), 1 << 20), Err(Error::TooLarge(_))));
         assert_eq!(read_any(&file, 10).unwrap(), "0123456789");
+        fs::write(&file, b"[gateway]\nlan = \"\xe9\"\n").unwrap();
+        let failure = failure(&file, 99);
+        let place = "line 2, column 8: the byte 0xe9 is not UTF-8";
+        assert!(failure.code == Code::Syntax && failure.message.contains(place), "{failure:?}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

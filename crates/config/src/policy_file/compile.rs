@@ -325,7 +325,9 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             markings::has_no_trunk(raw, found);
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
-            return Some(Action::Shape { conditioning: conditioning?, queue, signal });
+            let conditioning = conditioning?;
+            burst_carries_mean(raw, &conditioning.profile, longest, found);
+            return Some(Action::Shape { conditioning, queue, signal });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,
@@ -344,6 +346,27 @@ fn between_flows(raw: &raw::Policy, found: &mut Findings) {
         found.push(wrong.other(signal.span(), "the signal"));
     }
 }
+
+/// Warns of a burst that is too small for the mean rate.
+///
+/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the bucket
+/// by then are lost: a packet that just does not conform, and the tokens of the interval, have to fit.
+fn burst_carries_mean(raw: &raw::Policy, profile: &Profile, longest: Bytes, found: &mut Findings) {
+    let written = raw.profile.as_ref().and_then(|it| it.get_ref().burst.as_ref());
+    let least = Bytes(longest.0 + profile.mean().bytes_in(INTERVAL).0);
+    let Some(written) = written.filter(|it| *it.get_ref() < least) else { return };
+    let message = format!(
+        "a burst of {} keeps the policy below its mean of {}",
+        written.get_ref(),
+        profile.mean()
+    );
+    let help =
+        format!("make it at least {least}: a full-size packet, and the mean of {INTERVAL:?}");
+    found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
+}
+
+/// The grid of the loop at high rates: `grid` of the driver's `Options`.
+const INTERVAL: Duration = Duration::from_micros(100);
 
 /// Complains of fields that the action has no use for.
 fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut Findings) {

@@ -130,8 +130,8 @@ tables! {
         /// conform, or the "timer" alone, as in a host without the triggers of the paper's section 6;
         /// what arrives when there are tokens then goes before what waits. Default: "all".
         "shaping_triggers" => shaping_triggers: Option<Spanned<TriggerSet>>,
-        /// What becomes of an IP fragment whose first fragment is not known: "by-address" skips policies that name
-        /// ports, "may-match" takes the first policy whose other terms match. Default: "by-address".
+        /// The policy of an IP fragment whose first fragment is unknown. "by-address" skips policies that name ports,
+        /// "may-match" takes the first policy whose other terms match. Default: "by-address".
         "fragments_without_first" => fragments_without_first: Option<Spanned<WithoutFirst>>,
         /// For how long the kernel waits for a sign of life before it passes frames straight across,
         /// from "5 ms" to "10 s". Default: "50 ms".

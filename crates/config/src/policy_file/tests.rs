@@ -163,6 +163,34 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     assert_eq!(found, [(Code::BurstBelowPacket, "make it at least 9018 B".to_owned())]);
 }
 
+/// Kills: no warning; one about the default burst; one about policers; a limit without the interval.
+#[test]
+fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
+    let warnings = |action: &str, profile: &str| {
+        let text = format!(
+            "{PORTS}[[policy]]\nname = \"web\"\naction = \"{action}\"\nprofile = {{ {profile} }}\n"
+        );
+        let (config, found) = parse("office.toml", &text, None);
+        assert!(config.is_some(), "{}", found.render(false));
+        found.iter().map(|it| (it.code, it.help.clone())).collect::<Vec<_>>()
+    };
+    // A frame of 1,500 bytes of IP with its Ethernet header, and 300 Mbit/s for 100 us.
+    let fast = "mean = \"300 Mbit/s\"";
+    let help = "make it at least 5264 B: a full-size packet, and the mean of 100µs".to_owned();
+    assert_eq!(
+        warnings("shape", &format!("{fast}, burst = \"5263 B\"")),
+        [(Code::BurstBelowMean, help)]
+    );
+    for (action, profile) in [
+        ("shape", format!("{fast}, burst = \"5264 B\"")),
+        ("shape", fast.to_owned()),
+        ("shape", "mean = \"1 Mbit/s\", burst = \"1600 B\"".to_owned()),
+        ("police-drop", format!("{fast}, burst = \"1600 B\"")),
+    ] {
+        assert_eq!(warnings(action, &profile), [], "{action}, {profile}");
+    }
+}
+
 #[test]
 fn a_file_for_programs_gives_the_same_findings_with_line_and_column() {
     let text = format!("{PORTS}# höher\nheartbeet = \"50 ms\"\n");

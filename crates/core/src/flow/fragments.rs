@@ -26,7 +26,7 @@ use crate::packet::{Direction, Fragment, Network, Packet, Protocol, slot};
 /// Chosen: longer than any queue here, shorter than a 16-bit identification takes to repeat at 32,768 datagrams/s.
 const LIFETIME: Duration = Duration::from_secs(2);
 
-/// What becomes of a fragment if its first fragment is not known.
+/// The policy of a fragment whose first fragment is unknown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum WithoutFirst {
     /// Policies that name ports do not match it.

@@ -25,7 +25,7 @@ pub struct GatewayConfig {
     pub shaping_interval: Duration,
     /// What else makes an aggregate look whether packets that wait may leave.
     pub shaping_triggers: TriggerSet,
-    /// What becomes of fragments whose first fragment is not known.
+    /// The policy of fragments whose first fragment is unknown.
     pub fragments_without_first: WithoutFirst,
     /// The trunks that end here.
     pub trunks: Vec<trunk::Config>,

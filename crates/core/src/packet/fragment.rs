@@ -7,13 +7,13 @@
 
 use super::Packet;
 
-/// The place of a packet in its datagram, and what is known of the datagram's ports.
+/// The place of a packet in its datagram, and whether the datagram's ports are known.
 ///
 /// Three bits of role and five bits of position in units of 8 bytes.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Fragment(u8);
 
-/// What a packet tells about its ports.
+/// Whether the ports of a packet are known.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Ports {
     /// The key has the ports, or the protocol has none.
@@ -62,7 +62,7 @@ impl Fragment {
         self.role() == FIRST
     }
 
-    /// What the packet tells about its ports.
+    /// Whether the ports are known.
     #[inline]
     #[must_use]
     pub const fn ports(self) -> Ports {

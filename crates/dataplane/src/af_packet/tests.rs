@@ -198,11 +198,42 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     let mut bench = Bench::new(64);
     bench.arriving([Ok(vec![Arrival::default(); 3]), Ok(vec![Arrival::default(); BATCH])]);
     let first = bench.receive().unwrap();
-    assert_eq!(bench.port.drop_arrived(&mut bench.pool, Reason::Stale), 2 + 32);
+    assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| 0), 2 + 32);
     assert_eq!(bench.port.counters().drops.of(Reason::Stale), 2 + 32);
     assert!(bench.receive().is_none());
     assert_eq!(bench.pool.in_use(), 1);
     bench.pool.release(first);
+}
+
+/// Every frame that arrived during a hang is a copy, stale, or without room in the socket.
+///
+/// Kills: copies that count as stale; frames without room that count although they are copies.
+#[test]
+fn copies_of_bypassed_frames_are_dropped_without_a_count() {
+    let cases = [
+        // Copies, frames counted as stale, and as without room. The socket says one is without room.
+        (0, 5, 1),
+        (1, 5, 0),
+        (3, 3, 0),
+        (6, 0, 0),
+        (100, 0, 0),
+        (u64::MAX, 0, 0),
+    ];
+    for (copies, stale, without_room) in cases {
+        let mut bench = Bench::new(8);
+        bench.arriving([Ok(vec![Arrival::default(); 5])]);
+        assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| copies), 5);
+        assert_eq!(bench.port.overflows.get(), without_room, "{copies} copies");
+        assert_eq!(bench.port.counters.drops.of(Reason::Stale), stale, "{copies} copies");
+        let more = u64::from(copies != u64::MAX);
+        assert_eq!(bench.port.counters().ring_overflows, without_room + more, "{copies} copies");
+        assert!(bench.receive().is_none());
+        assert_eq!(
+            bench.port.counters().ring_overflows,
+            without_room + more + 1,
+            "it forwards again"
+        );
+    }
 }
 
 #[test]

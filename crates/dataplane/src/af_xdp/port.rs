@@ -183,7 +183,7 @@ impl Port for AfXdp {
         self.receiving
     }
 
-    fn drop_arrived(&mut self, pool: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, pool: &mut PacketPool, _copies: &dyn Fn() -> u64) -> u64 {
         let mut dropped = 0;
         while let Some((packet, _)) = self.arrival(pool) {
             pool.release(packet);

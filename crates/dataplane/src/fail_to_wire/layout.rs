@@ -3,30 +3,52 @@
 /// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
-/// The deadline by which the gateway requests bypass.
+/// The deadline by which a gateway requests bypass while it starts, ends, or is stopped.
 pub(super) const TOLD_TO_PASS: u64 = 0;
+
+/// The deadline by which a gateway requests bypass while it has nothing to manage.
+pub(super) const NOTHING_TO_MANAGE: u64 = 1;
+
+/// A number of frames, and their bytes from the Ethernet header on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FrameCount {
+    /// Frames as the interface counts them. A super-frame is one frame.
+    pub frames: u64,
+    /// Bytes of the frames.
+    pub bytes: u64,
+}
+
+impl FrameCount {
+    /// The sum of the two counts.
+    const fn and(self, other: Self) -> Self {
+        Self { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
+    }
+}
 
 /// Frames of one port that bypassed the gateway since the port first had fail-to-wire, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
-    /// Bypassed at the gateway's request: during its start and end, and without anything to manage.
-    pub told: u64,
+    /// Bypassed at the gateway's request: during its start and end, and while it was stopped.
+    pub told: FrameCount,
     /// Bypassed because the heartbeat had timed out.
-    pub silent: u64,
+    pub silent: FrameCount,
     /// Bypassed because the gateway was dead, or has no socket for the receive queue.
-    pub no_socket: u64,
+    pub no_socket: FrameCount,
+    /// Bypassed because the gateway had nothing to manage.
+    pub idle: FrameCount,
 }
 
 impl Bypassed {
     /// Number of reasons.
-    pub(super) const REASONS: u32 = 3;
+    pub(super) const REASONS: u32 = 4;
 
     /// The count at index `reason` of the map.
-    pub(super) const fn of(&mut self, reason: u32) -> Option<&mut u64> {
+    pub(super) const fn of(&mut self, reason: u32) -> Option<&mut FrameCount> {
         match reason {
             0 => Some(&mut self.told),
             1 => Some(&mut self.silent),
             2 => Some(&mut self.no_socket),
+            3 => Some(&mut self.idle),
             _ => None,
         }
     }
@@ -34,16 +56,18 @@ impl Bypassed {
     /// The sum of these counts and `other`.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
-            told: self.told + other.told,
-            silent: self.silent + other.silent,
-            no_socket: self.no_socket + other.no_socket,
+            told: self.told.and(other.told),
+            silent: self.silent.and(other.silent),
+            no_socket: self.no_socket.and(other.no_socket),
+            idle: self.idle.and(other.idle),
         }
     }
 
     /// Frames that bypassed the gateway for any reason.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.told + self.silent + self.no_socket
+        let Self { told, silent, no_socket, idle } = self;
+        told.frames + silent.frames + no_socket.frames + idle.frames
     }
 }
 
@@ -67,9 +91,11 @@ mod tests {
             [
                 ("MAX_QUEUES", u64::from(MAX_QUEUES)),
                 ("TOLD_TO_PASS", TOLD_TO_PASS),
+                ("NOTHING_TO_MANAGE", NOTHING_TO_MANAGE),
                 ("BYPASS_TOLD", 0),
                 ("BYPASS_SILENT", 1),
                 ("BYPASS_NO_SOCKET", 2),
+                ("BYPASS_IDLE", 3),
                 ("BYPASS_REASONS", u64::from(Bypassed::REASONS)),
             ]
         );
@@ -78,8 +104,9 @@ mod tests {
     #[test]
     fn every_reason_has_a_count_of_its_own() {
         let mut bypassed = Bypassed::default();
-        (0..Bypassed::REASONS).for_each(|reason| *bypassed.of(reason).unwrap() += 1);
-        assert_eq!(bypassed, Bypassed { told: 1, silent: 1, no_socket: 1 });
-        assert!(bypassed.of(Bypassed::REASONS).is_none() && bypassed.total() == 3);
+        (0..Bypassed::REASONS).for_each(|reason| bypassed.of(reason).unwrap().frames += 1);
+        let one = FrameCount { frames: 1, bytes: 0 };
+        assert_eq!(bypassed, Bypassed { told: one, silent: one, no_socket: one, idle: one });
+        assert!(bypassed.of(Bypassed::REASONS).is_none() && bypassed.total() == 4);
     }
 }

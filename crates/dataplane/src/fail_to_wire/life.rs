@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
 
-use super::layout::{Bypassed, TOLD_TO_PASS};
+use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, TOLD_TO_PASS};
+use crate::heartbeat::Passing;
 use crate::mapping::Mapping;
 
 /// `struct life` of `bpf/wire.h` in mapped memory. A beat is one store, without a system call.
@@ -19,8 +20,8 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Words of the structure: the deadline of the gateway, and a count for each reason.
-    const WORDS: usize = 4;
+    /// Words of the structure: the deadline of the gateway, and frames and bytes for each reason.
+    const WORDS: usize = 9;
 
     /// Maps the single entry of `map`, which is an array with `BPF_F_MMAPABLE`.
     pub(super) fn of(map: &MapData) -> io::Result<Self> {
@@ -37,16 +38,20 @@ impl Life {
     }
 
     /// Lets frames bypass the gateway.
-    pub(super) fn pass(&self) {
-        self.until(TOLD_TO_PASS);
+    pub(super) fn pass(&self, why: Passing) {
+        self.until(match why {
+            Passing::Ended => TOLD_TO_PASS,
+            Passing::NothingToManage => NOTHING_TO_MANAGE,
+        });
     }
 
     /// The counts of earlier programs on this port.
     pub(super) fn carried(&self) -> Bypassed {
         let mut carried = Bypassed::default();
-        for (reason, word) in (0..).zip(&self.words()[1..]) {
+        for (reason, [frames, bytes]) in (0..).zip(self.counts()) {
             if let Some(count) = carried.of(reason) {
-                *count = word.load(Ordering::Relaxed);
+                let [frames, bytes] = [frames, bytes].map(|word| word.load(Ordering::Relaxed));
+                *count = FrameCount { frames, bytes };
             }
         }
         carried
@@ -54,10 +59,16 @@ impl Life {
 
     /// Stores the counts of earlier programs on this port.
     pub(super) fn carry(&self, mut counts: Bypassed) {
-        for (reason, word) in (0..).zip(&self.words()[1..]) {
-            let count = counts.of(reason).map_or(0, |count| *count);
-            word.store(count, Ordering::Relaxed);
+        for (reason, [frames, bytes]) in (0..).zip(self.counts()) {
+            let count = counts.of(reason).map_or_else(FrameCount::default, |count| *count);
+            frames.store(count.frames, Ordering::Relaxed);
+            bytes.store(count.bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Frames and bytes for each reason.
+    fn counts(&self) -> &[[AtomicU64; 2]] {
+        self.words()[1..].as_chunks().0
     }
 
     fn words(&self) -> &[AtomicU64; Self::WORDS] {

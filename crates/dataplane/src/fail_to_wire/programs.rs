@@ -40,7 +40,7 @@ impl AsFd for Array {
 /// The maps of a port that the gateway reads and writes while it runs.
 pub(super) struct Counters {
     pub(super) life: Life,
-    bypassed: PerCpuArray<MapData, u64>,
+    bypassed: PerCpuArray<MapData, [u64; 2]>,
 }
 
 impl Counters {
@@ -188,6 +188,7 @@ mod tests {
     use aya::{TestRun, TestRunOptions, TestRunResult};
 
     use super::*;
+    use crate::fail_to_wire::layout::FrameCount;
 
     /// Verdicts of an XDP program.
     const PASS: u32 = 2;
@@ -196,15 +197,21 @@ mod tests {
     const TC_SHOT: u32 = 2;
     const TC_REDIRECT: u32 = 7;
 
-    /// Deadlines of the gateway: bypass requested, expired, far in the future.
+    /// Deadlines of the gateway: bypass requested, the same without anything to manage, expired, far
+    /// in the future.
     const TOLD: u64 = 0;
-    const LONG_AGO: u64 = 1;
+    const IDLE: u64 = 1;
+    const LONG_AGO: u64 = 2;
     const STILL: u64 = u64::MAX;
 
     /// The counters after all of [`frames`] bypassed the gateway for one reason.
-    const ALL_TOLD: Bypassed = Bypassed { told: 5, silent: 0, no_socket: 0 };
-    const ALL_SILENT: Bypassed = Bypassed { told: 0, silent: 5, no_socket: 0 };
-    const ALL_NO_SOCKET: Bypassed = Bypassed { told: 0, silent: 0, no_socket: 5 };
+    const NONE: FrameCount = FrameCount { frames: 0, bytes: 0 };
+    const ALL: FrameCount = FrameCount { frames: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
+    const NOTHING: Bypassed = Bypassed { told: NONE, silent: NONE, no_socket: NONE, idle: NONE };
+    const ALL_TOLD: Bypassed = Bypassed { told: ALL, ..NOTHING };
+    const ALL_IDLE: Bypassed = Bypassed { idle: ALL, ..NOTHING };
+    const ALL_SILENT: Bypassed = Bypassed { silent: ALL, ..NOTHING };
+    const ALL_NO_SOCKET: Bypassed = Bypassed { no_socket: ALL, ..NOTHING };
 
     /// Test frames with their names.
     fn frames() -> Vec<(&'static str, Vec<u8>)> {
@@ -260,6 +267,7 @@ mod tests {
         result.return_value
     }
 
+    /// Kills: one count for all reasons; bytes left out.
     #[test]
     fn the_xdp_program_passes_frames_by_unless_the_gateway_lives_and_listens() {
         let cases = [
@@ -267,6 +275,7 @@ mod tests {
             (LONG_AGO, false, PASS, ALL_SILENT),
             (STILL, false, PASS, ALL_NO_SOCKET),
             (TOLD, true, REDIRECT, ALL_TOLD),
+            (IDLE, true, REDIRECT, ALL_IDLE),
             (LONG_AGO, true, REDIRECT, ALL_SILENT),
             (STILL, true, REDIRECT, ALL_NO_SOCKET),
         ];
@@ -286,6 +295,7 @@ mod tests {
     fn the_tc_program_swallows_frames_only_while_the_gateway_lives() {
         let cases = [
             (TOLD, TC_REDIRECT, ALL_TOLD),
+            (IDLE, TC_REDIRECT, ALL_IDLE),
             (LONG_AGO, TC_REDIRECT, ALL_SILENT),
             (STILL, TC_SHOT, Bypassed::default()),
         ];
@@ -314,7 +324,7 @@ mod tests {
         // The kernel empties the array asynchronously, in a worker.
         for _ in 0..1_000 {
             if verdict(tc, &frame) == TC_REDIRECT {
-                return assert_eq!(counters.bypassed().no_socket, 1);
+                return assert_eq!(counters.bypassed().no_socket.frames, 1);
             }
             #[expect(clippy::disallowed_methods, reason = "the kernel takes its own time")]
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -325,7 +335,9 @@ mod tests {
     #[test]
     fn counts_of_an_earlier_program_are_added() {
         let Some(object) = loaded(Object::swallow(&lo())) else { return };
-        let carried = Bypassed { told: 1, silent: 2, no_socket: 3 };
+        let [told, silent, no_socket, idle] = [(1, 60), (2, 120), (3, 180), (4, 240)]
+            .map(|(frames, bytes)| FrameCount { frames, bytes });
+        let carried = Bypassed { told, silent, no_socket, idle };
         object.counters.life.carry(carried);
         object.counters.life.until(STILL);
         assert_eq!(object.counters.bypassed(), carried);

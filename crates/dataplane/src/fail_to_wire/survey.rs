@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-use aya::maps::{Map, PerCpuArray};
+use aya::maps::{Map, MapData, PerCpuArray};
 
 use super::kernel::{self, Loaded};
-use super::layout::Bypassed;
+use super::layout::{Bypassed, FrameCount};
 use super::life::Life;
 use super::{Mode, count, filter, former, xdp};
 use crate::interface::Interface;
@@ -119,12 +119,7 @@ impl Found {
     }
 
     fn bypassed(&self) -> Bypassed {
-        let counts = self.program.map("bypassed").filter(|map| {
-            map.info()
-                .is_ok_and(|info| info.value_size() == 8 && info.max_entries() == Bypassed::REASONS)
-        });
-        let counts = counts.and_then(|map| PerCpuArray::try_from(Map::PerCpuArray(map)).ok());
-        let counts = counts.map_or_else(Bypassed::default, |map| count(&map));
+        let counts = self.program.map("bypassed").and_then(counts).unwrap_or_default();
         let life = self.program.map("life").filter(|map| {
             map.info().is_ok_and(|info| usize::try_from(info.value_size()) == Ok(Life::BYTES))
         });
@@ -148,6 +143,30 @@ impl Found {
         }
     }
 }
+
+/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the first
+/// [`FORMER_REASONS`].
+fn counts(map: MapData) -> Option<Bypassed> {
+    let info = map.info().ok()?;
+    let shape = (info.value_size(), info.max_entries());
+    let map = Map::PerCpuArray(map);
+    match shape {
+        (16, Bypassed::REASONS) => Some(count(&PerCpuArray::try_from(map).ok()?)),
+        (8, FORMER_REASONS) => {
+            let former: PerCpuArray<MapData, u64> = PerCpuArray::try_from(map).ok()?;
+            let mut counts = Bypassed::default();
+            for reason in 0..FORMER_REASONS {
+                let frames = former.get(&reason, 0).ok()?.iter().sum();
+                *counts.of(reason)? = FrameCount { frames, bytes: 0 };
+            }
+            Some(counts)
+        }
+        _ => None,
+    }
+}
+
+/// Reasons of a bypass that earlier versions counted.
+const FORMER_REASONS: u32 = 3;
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -61,7 +61,7 @@ impl Port for Shelf {
 
     fn flush(&mut self, _: &mut PacketPool) {}
 
-    fn drop_arrived(&mut self, _: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, _: &mut PacketPool, _: &dyn Fn() -> u64) -> u64 {
         0
     }
 

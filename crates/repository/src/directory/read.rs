@@ -243,9 +243,8 @@ impl Directory {
             })?;
             let name = path.file_name().unwrap_or_default();
             let origin = self.path.join(name).display().to_string();
-            let text = String::from_utf8(text).map_err(|_| {
-                Fault::new(FaultKind::Malformed, format!("{origin} is not text in UTF-8"))
-            })?;
+            let text = tidegate_config::text(text)
+                .map_err(|error| Fault::new(FaultKind::Malformed, format!("{origin}, {error}")))?;
             parts.push(Part { origin, text });
         }
         Ok(Some(parts))

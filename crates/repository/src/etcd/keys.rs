@@ -120,9 +120,9 @@ pub(super) fn shown(key: &[u8]) -> String {
 pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Result<Item, Fault> {
     let wrong =
         |what: String| Fault::new(FaultKind::Malformed, format!("key {}: {what}", shown(key)));
-    let text =
-        std::str::from_utf8(value).map_err(|_| wrong("the value is not UTF-8".to_owned()))?;
-    let mut fields: Table = toml::from_str(text).map_err(|error| {
+    let text = tidegate_config::text(value.to_vec())
+        .map_err(|error| wrong(format!("the value is not text: {error}")))?;
+    let mut fields: Table = toml::from_str(&text).map_err(|error| {
         let line = error
             .span()
             .map_or(1, |span| 1 + text.get(..span.start).unwrap_or("").matches('\n').count());

@@ -6,7 +6,6 @@ mod progress;
 mod report;
 mod reserved;
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use tidegate_sim::{Results, Scenario, Simulation};
 
 use super::{Context, check};
 use crate::code::Code;
+use crate::files;
 use crate::output::{Exit, Failure};
 
 /// What `sim` is told.
@@ -59,8 +59,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
     let text = check::read(&args.scenario)?;
     let folder = args.scenario.parent().unwrap_or_else(|| Path::new("."));
-    let mut fetch =
-        |path: &str| fs::read_to_string(folder.join(path)).map_err(|error| error.to_string());
+    let mut fetch = |path: &str| {
+        files::read_any(&folder.join(path), files::MOST).map_err(|error| error.to_string())
+    };
     let (scenario, found) = scenario::parse(&check::name(&args.scenario), &text, &mut fetch);
     check::complain(&found);
     if scenario.is_none() && context.output.is_json() {

@@ -65,8 +65,10 @@ fn show(status: &Status) -> String {
     );
     line("fail-to-wire", ports.fail_to_wire.words());
     ports.notes.iter().for_each(|note| line("", note));
-    line("up", &crossed(&status.up));
-    line("down", &crossed(&status.down));
+    for (direction, it) in [("up", &status.up), ("down", &status.down)] {
+        line(direction, &crossed(it));
+        bypassed(it).iter().for_each(|it| line("", it));
+    }
     let held = status.held;
     line(
         "flows",
@@ -110,6 +112,22 @@ fn crossed(it: &LinkDirection) -> String {
         ),
         None => all,
     }
+}
+
+/// The frames that bypassed the gateway, if any.
+fn bypassed(it: &LinkDirection) -> Option<String> {
+    let it = it.bypassed?;
+    let by_reason = [
+        (it.idle, "with nothing to manage"),
+        (it.silent, "while the gateway was silent"),
+        (it.no_socket, "while it was dead"),
+        (it.told, "while it started or was stopped"),
+    ];
+    let each = by_reason.into_iter().filter(|(count, _)| count.packets > 0);
+    let each: Vec<_> = each
+        .map(|(count, when)| format!("{} packets ({}) {when}", count.packets, size(count.bytes)))
+        .collect();
+    (!each.is_empty()).then(|| format!("bypassed: {}", each.join(", ")))
 }
 
 pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {

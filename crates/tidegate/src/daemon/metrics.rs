@@ -15,7 +15,7 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
+    Aggregate, Class, Control, Count, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -118,15 +118,30 @@ fn link(status: &Status, page: &mut Page) {
     let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
     let help = "Times the interface refused to send.";
     page.metric("tidegate_port_send_errors_total", "counter", help, errors);
-    let bypassed =
+    bypassed(status, page);
+}
+
+fn bypassed(status: &Status, page: &mut Page) {
+    let ports =
         [(&status.ports.lan, status.up.bypassed), (&status.ports.wan, status.down.bypassed)];
-    let bypassed = bypassed.into_iter().filter_map(|(port, frames)| Some((port, frames?)));
-    let bypassed = bypassed.flat_map(|(port, frames)| {
-        [("told", frames.told), ("silent", frames.silent), ("no-socket", frames.no_socket)]
-            .map(|(reason, n)| (labels(&[("port", port), ("reason", reason)]), float(n)))
+    let ports = ports.into_iter().filter_map(|(port, frames)| Some((port, frames?)));
+    let counts = ports.flat_map(|(port, it)| {
+        [("idle", it.idle), ("told", it.told), ("silent", it.silent), ("no-socket", it.no_socket)]
+            .map(|(reason, count)| (port, reason, count))
     });
-    let help = "Frames that the kernel passed straight across.";
-    page.metric("tidegate_port_bypassed_frames_total", "counter", help, bypassed);
+    let counts: Vec<_> = counts.collect();
+    let mut metric = |name: &str, help: &str, value: fn(Count) -> u64| {
+        let sample = |&(port, reason, count): &(&String, _, _)| {
+            (labels(&[("port", port), ("reason", reason)]), float(value(count)))
+        };
+        page.metric(name, "counter", help, counts.iter().map(sample));
+    };
+    let help = "Frames that bypassed the gateway: `idle` while it had nothing to manage, `told` while it \
+                started, ended, or was stopped, `silent` after its heartbeat timed out, `no-socket` after \
+                it died.";
+    metric("tidegate_port_bypassed_frames_total", help, |it| it.packets);
+    let help = "Bytes of the frames that bypassed the gateway.";
+    metric("tidegate_port_bypassed_bytes_total", help, |it| it.bytes);
 }
 
 fn control(it: &LinkDirection) -> Control {
@@ -295,7 +310,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::api::{Bypassed, ClassDelays, Count, Marking, PortCount, Ports, Promise};
+    use crate::api::{Bypassed, ClassDelays, Marking, PortCount, Ports, Promise};
 
     fn marking() -> Marking {
         Marking {
@@ -314,7 +329,9 @@ mod tests {
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
         let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
-        let bypassed = Some(Bypassed { told: 5, silent: 0, no_socket: 1 });
+        let [idle, told, silent, no_socket] =
+            [7, 5, 0, 1].map(|packets| Count { packets, bytes: 60 * packets });
+        let bypassed = Some(Bypassed { idle, told, silent, no_socket });
         let [received, transmitted, waiting] = [count; 3];
         let control = Some(Control { sent: count, waiting: count, ..Control::default() });
         let marking = Some(marking());

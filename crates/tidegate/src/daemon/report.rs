@@ -12,6 +12,7 @@ use tidegate_core::report::{
     AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
     UnresponsiveFlow,
 };
+use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
 use super::plane::Seen;
 use crate::api;
@@ -68,12 +69,14 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         marking: seen.report.link_marking[at].map(marking),
         control: seen.report.control[at].as_ref().map(control),
         port,
-        bypassed: seen.bypassed.get(at).map(|it| api::Bypassed {
-            told: it.told,
-            silent: it.silent,
-            no_socket: it.no_socket,
-        }),
+        bypassed: seen.bypassed.get(at).map(bypassed),
     }
+}
+
+fn bypassed(it: &Bypassed) -> api::Bypassed {
+    let count = |it: FrameCount| api::Count { packets: it.frames, bytes: it.bytes };
+    let [idle, told, silent, no_socket] = [it.idle, it.told, it.silent, it.no_socket].map(count);
+    api::Bypassed { idle, told, silent, no_socket }
 }
 
 fn marking(it: Marks) -> api::Marking {

@@ -18,20 +18,24 @@ pub(crate) struct Watch {
 
 #[derive(Debug)]
 struct Watched {
+    /// The interface as it was opened. Its number stays when it is renamed.
     interface: Interface,
     mtu: u32,
     trouble: Option<Trouble>,
 }
 
-/// What keeps a port from working.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// The fault of a port. In all but the first three cases, frames cross.
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
     Gone,
-    /// Another interface goes by its name now.
+    /// The port is gone, and another interface goes by its name now.
     Replaced,
-    Down,
+    /// The port of this name is down.
+    Down(String),
     /// Its MTU has changed, to this.
     Mtu(u32),
+    /// The port has this name now.
+    Renamed(String),
 }
 
 impl Watch {
@@ -60,11 +64,11 @@ impl Watch {
             if port.trouble == now {
                 continue;
             }
-            match std::mem::replace(&mut port.trouble, now) {
-                Some(_) if now.is_none() => {
-                    tracing::info!("`{}` is as it was again", port.interface.name());
-                }
-                _ => tracing::warn!("{port}"),
+            port.trouble = now;
+            if port.trouble.is_none() {
+                tracing::info!("`{}` is as it was again", port.interface.name());
+            } else {
+                tracing::warn!("{port}");
             }
         }
     }
@@ -84,13 +88,15 @@ impl Watch {
 
 impl Watched {
     fn look(&self) -> Option<Trouble> {
-        let Ok(now) = Interface::find(self.interface.name()) else { return Some(Trouble::Gone) };
-        if now != self.interface {
-            return Some(Trouble::Replaced);
-        }
+        let Ok(now) = Interface::numbered(self.interface.index()) else {
+            let replaced = Interface::find(self.interface.name()).is_ok();
+            return Some(if replaced { Trouble::Replaced } else { Trouble::Gone });
+        };
+        let name = || now.name().to_owned();
         match (now.is_up(), now.mtu()) {
-            (Ok(true), Ok(mtu)) => (mtu != self.mtu).then_some(Trouble::Mtu(mtu)),
-            (Ok(false), _) => Some(Trouble::Down),
+            (Ok(true), Ok(mtu)) if mtu != self.mtu => Some(Trouble::Mtu(mtu)),
+            (Ok(true), Ok(_)) => (now != self.interface).then(|| Trouble::Renamed(name())),
+            (Ok(false), _) => Some(Trouble::Down(name())),
             _ => Some(Trouble::Gone),
         }
     }
@@ -99,7 +105,7 @@ impl Watched {
 impl fmt::Display for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.interface.name();
-        match self.trouble {
+        match &self.trouble {
             None => write!(f, "`{name}` is well"),
             Some(Trouble::Gone) => {
                 write!(
@@ -110,9 +116,14 @@ impl fmt::Display for Watched {
             Some(Trouble::Replaced) => {
                 write!(f, "another interface is called `{name}` now: start the gateway again")
             }
-            Some(Trouble::Down) => {
-                write!(f, "`{name}` is down: nothing crosses; `ip link set {name} up`")
+            Some(Trouble::Down(now)) => {
+                write!(f, "`{name}` is down: nothing crosses; `ip link set {now} up`")
             }
+            Some(Trouble::Renamed(now)) => write!(
+                f,
+                "`{name}` is called `{now}` now: all frames cross until the gateway starts again; \
+                 give it its name back, or change the policy file"
+            ),
             Some(Trouble::Mtu(mtu)) => write!(
                 f,
                 "`{name}` has an MTU of {mtu} now and was opened with {}: set it back, or start the \

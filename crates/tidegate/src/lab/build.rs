@@ -11,6 +11,7 @@ use super::process;
 use super::state::{NETWORK, State};
 use crate::code::Code;
 use crate::config;
+use crate::files;
 use crate::output::Failure;
 use crate::topology::{Attached, Offloads, Topology};
 
@@ -24,9 +25,9 @@ pub(super) struct Policy {
 impl Policy {
     pub(super) fn read(gateway: &str, file: PathBuf) -> anyhow::Result<Self> {
         let shown = file.display().to_string();
-        let text = std::fs::read_to_string(&file).map_err(|error| {
-            let message = format!("gateway `{gateway}`: cannot read {shown}: {error}");
-            Failure::input(Code::NoSuchFile, message)
+        let text = files::read_any(&file, files::MOST).map_err(|error| {
+            let failure = error.of(&file);
+            Failure::input(failure.code, format!("gateway `{gateway}`: {}", failure.message))
         })?;
         let (config, found) = config::parse(&shown, &text, None);
         let Some(config) = config else {

@@ -138,7 +138,7 @@ error[TG0006]: `kbps` is not a unit of rate here
 4 | rate = { up = "100 kbps" }
   |               ^^^^^^^^^^
   |
-  = help: use one of: bit/s, kbit/s, Mbit/s, Gbit/s (`ps` hides whether bits or bytes are meant)
+  = help: use one of: bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s (`ps` hides whether bits or bytes are meant)
 
 error[TG0006]: `KB` is not a unit of size here
  --> office.toml:8:40
@@ -146,7 +146,7 @@ error[TG0006]: `KB` is not a unit of size here
 8 | profile = { mean = "1 Mbit/s", burst = "10 KB" }
   |                                        ^^^^^^^
   |
-  = help: use one of: B, kB, KiB, MB, MiB (kB is 1,000 bytes, KiB is 1,024)"#;
+  = help: use one of: B, kB, KiB, MB, MiB, GB, GiB (kB is 1,000 bytes, KiB is 1,024)"#;
     what_is_no_quantity_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -301,7 +301,7 @@ error[TG0023]: a burst of 2000 MiB is more than a bucket holds
 7 | profile = { mean = "5 Mbit/s", burst = "2000 MiB" }
   |                                        ^^^^^^^^^^
   |
-  = help: make it at most 1024 MiB"#;
+  = help: make it at most 1 GiB"#;
     shaping_needs_a_profile: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -31,7 +31,7 @@ impl Port for Noted {
 
     fn flush(&mut self, _pool: &mut PacketPool) {}
 
-    fn drop_arrived(&mut self, _pool: &mut PacketPool) -> u64 {
+    fn drop_arrived(&mut self, _pool: &mut PacketPool, _copies: &dyn Fn() -> u64) -> u64 {
         0
     }
 
