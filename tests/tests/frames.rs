@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-<<<<<<< HEAD
-use tidegate_e2e::{Gateway, Recorder, Testbed, hex, now, on_each_backend, pause, send, until};
-=======
-use tidegate_e2e::{Process, Recorder, Testbed, hex, on_each_backend, pause, send, until};
->>>>>>> main
+use tidegate_e2e::{
+    Gateway, Process, Recorder, Testbed, hex, now, on_each_backend, pause, send, until,
+};
 use tidegate_wire::build::{Frame, Link};
 
 on_each_backend! { witnessed_beside_others:
@@ -16,12 +14,9 @@ on_each_backend! { witnessed_beside_others:
     a_vlan_is_policed_apart_from_the_others
     the_receiver_sees_which_packets_were_in_profile
     shaped_packets_of_a_flow_stay_in_order
-<<<<<<< HEAD
     fragments_of_a_policed_port_are_policed
     fragments_without_a_first_one_are_policed_if_they_may_match
-=======
     every_frame_counts_where_it_went
->>>>>>> main
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
