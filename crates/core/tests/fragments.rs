@@ -126,7 +126,7 @@ fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
 fn overlapping_and_tiny_fragments_have_no_first_one() {
     let mut table = FragmentTable::new(1);
     let mut take = |mut packet: Packet| {
-        let known = table.take(Time::ZERO, &mut packet, WithoutFirst::ByAddress);
+        let known = table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress);
         (known, packet.key.src.port, packet.fragment.ports())
     };
     let tcp = Packet { fragment: Fragment::first(16), ..first(Network::Ipv4, 4_000, 1) };
@@ -143,7 +143,8 @@ fn overlapping_and_tiny_fragments_have_no_first_one() {
 #[test]
 fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
     let mut table = FragmentTable::new(1);
-    let mut take = |packet: &mut Packet| table.take(Time::ZERO, packet, WithoutFirst::MayMatch);
+    let mut take =
+        |packet: &mut Packet| table.take(Time::ZERO, packet, None, WithoutFirst::MayMatch);
     let mut second = later(Network::Ipv6, 9);
     second.key.protocol = Protocol(60);
     let mut unknown = second;
@@ -198,7 +199,7 @@ proptest! {
                 later(Network::Ipv4, step.identification)
             };
             let mut packet = Packet { vlan: step.vlan, ..base };
-            let known = table.take(now, &mut packet, WithoutFirst::ByAddress);
+            let known = table.take(now, &mut packet, None, WithoutFirst::ByAddress);
             let newest = firsts.iter().rev().find(|(identification, vlan, ..)| {
                 (*identification, *vlan) == (step.identification, step.vlan)
             });
@@ -220,12 +221,12 @@ fn the_newest_4096_first_fragments_are_known() {
     let mut table = FragmentTable::new(5);
     let known = |table: &mut FragmentTable, n| {
         let mut packet = later(Network::Ipv6, n);
-        table.take(Time::ZERO, &mut packet, WithoutFirst::ByAddress)
+        table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress)
             && packet.key.dst.port == u16::try_from(n % 1_000 + 1).unwrap()
     };
     for n in 0..10_000 {
         let port = u16::try_from(n % 1_000 + 1).unwrap();
-        table.take(Time::ZERO, &mut first(Network::Ipv6, port, n), WithoutFirst::ByAddress);
+        table.take(Time::ZERO, &mut first(Network::Ipv6, port, n), None, WithoutFirst::ByAddress);
     }
     let oldest = 10_000 - u32::from(FragmentTable::ENTRIES);
     assert!((oldest..10_000).all(|n| known(&mut table, n)));

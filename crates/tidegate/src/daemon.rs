@@ -6,6 +6,7 @@ mod explain;
 mod metered;
 mod metrics;
 mod plane;
+mod port_alarms;
 mod port_lock;
 mod ports;
 mod report;
@@ -314,6 +315,9 @@ impl Daemon {
         let state = self.state.lock().await;
         let now = Instant::now();
         let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
+        let frames = port_alarms::of(&seen, self.plane.ports());
+        let alarms = self.alarms(&state).into_iter().chain(frames).chain(unresponsive);
+        let alarms = alarms.chain(mismatches).collect();
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.documents.file.display().to_string(),
@@ -322,7 +326,7 @@ impl Daemon {
             // The generation of `file`, also while the next configuration is being installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: self.alarms(&state).into_iter().chain(unresponsive).chain(mismatches).collect(),
+            alarms,
             ..report::status(&seen)
         })
     }

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 
+use super::tunnels::{NO_TUNNEL, hash};
 use super::{Key, low_half};
 use crate::Time;
-use crate::packet::{Direction, Fragment, Network, Packet, Protocol, slot};
+use crate::packet::{Direction, Fragment, Network, Outer, Packet, Protocol, slot};
 
 /// An entry expires after this time. The first fragment and the last one arrive within milliseconds, unless they
 /// take different paths.
@@ -66,7 +67,7 @@ struct Entry {
 /// What all fragments of a datagram have in common.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Datagram {
-    /// Addresses and tags, without ports.
+    /// Addresses, tags and the hash of the tunnel, without ports.
     key: Key,
     identification: u32,
 }
@@ -83,7 +84,7 @@ impl FragmentTable {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let free = Entry {
-            datagram: Datagram::of(&Packet::default()),
+            datagram: Datagram::of(&Packet::default(), NO_TUNNEL),
             ports: [0; 2],
             protocol: Protocol::OPAQUE,
             headers: 0,
@@ -98,12 +99,19 @@ impl FragmentTable {
         }
     }
 
-    /// Remembers a first fragment, or gives a later fragment the ports of its first one. `packet` is a fragment.
+    /// Remembers a first fragment inside the headers `outer`, or gives a later fragment the ports of its first one. `packet` is a fragment.
     ///
     /// Returns `false` for a fragment without a first one, whose ports stay zero. Filters then treat it as `rule`
     /// says. A protocol without ports needs no first fragment.
-    pub fn take(&mut self, now: Time, packet: &mut Packet, rule: WithoutFirst) -> bool {
-        let datagram = Datagram::of(packet);
+    pub fn take(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        outer: Option<&Outer>,
+        rule: WithoutFirst,
+    ) -> bool {
+        let tunnel = outer.map_or(NO_TUNNEL, |outer| low_half(hash(&self.seed, outer)));
+        let datagram = Datagram::of(packet, tunnel);
         let place = packet.fragment;
         if place.is_first() {
             self.forget(&datagram);
@@ -200,9 +208,9 @@ impl FragmentTable {
 
 impl Datagram {
     /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart.
-    fn of(packet: &Packet) -> Self {
+    fn of(packet: &Packet, tunnel: u32) -> Self {
         let whole = Packet { fragment: Fragment::WHOLE, ..*packet };
-        let mut key = Key::of(&whole, Direction::Up);
+        let mut key = Key::of(&whole, Direction::Up, tunnel);
         (key.ends.src.port, key.ends.dst.port) = (0, 0);
         if is_v6(packet) {
             key.ends.protocol = Protocol::OPAQUE;

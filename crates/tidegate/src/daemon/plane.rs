@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::report::{ClassReport, FlowReport, Report};
-use tidegate_core::{Machine, PacketPool};
+use tidegate_core::{Machine, PacketPool, Time};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
@@ -43,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) bypassed: Vec<Bypassed>,
     /// Whether frames go straight across because there is nothing to manage.
     pub(crate) passing: bool,
+    /// The instant.
+    pub(crate) now: Time,
 }
 
 /// Ports that are open, in the thread that drives them.
@@ -115,6 +117,7 @@ impl Plane {
             hangs: live.hangs,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
+            now: live.now,
         })
         .await
     }

@@ -125,6 +125,15 @@ pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> 
     upper.fragment.is_none().then_some(upper.protocol)
 }
 
+/// The protocol behind the extension headers that begin with `first` at `at`, and where its header is; and whether
+/// the packet is a fragment. `None` if a header is not whole.
+pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
+    let mut cursor = Cursor { at, ..Cursor::new(packet, packet.len()) };
+    let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
+    pass_extensions(&mut cursor, &mut upper).ok()?;
+    Some((upper.protocol, cursor.at, upper.fragment.is_some()))
+}
+
 /// Passes extension headers up to the first fragment header. `upper` begins with the number of the first one.
 fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddity> {
     let mut first = true;
