@@ -151,7 +151,7 @@ impl TrunkPort {
                 at => payload(&frame, at),
             };
             match datagram {
-                _ if described.fragment => Err(Refusal::Fragment),
+                _ if described.fragment.is_part() => Err(Refusal::Fragment),
                 None => Err(Refusal::Malformed),
                 // The session counts its own refusals.
                 Some(datagram) => match session.open(self.now, datagram) {

@@ -133,7 +133,9 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
         enter(&world, 0, &frame);
         world.run(100, |_, _| true);
         let fragments = left(&world, 1);
-        assert!(fragments.len() == 2 && fragments.iter().all(|it| described(it).fragment));
+        assert!(
+            fragments.len() == 2 && fragments.iter().all(|it| described(it).fragment.is_part())
+        );
         let data: Vec<u8> = fragments.iter().flat_map(|it| it[34..].to_vec()).collect();
         assert_eq!(data, frame.bytes()[34..]);
         let counted = carried(&world, 0);
