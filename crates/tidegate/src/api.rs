@@ -24,6 +24,9 @@ pub struct Status {
     pub uptime_ms: u64,
     /// The file its policies came from.
     pub file: String,
+    /// The file that a restart reads: the one named when the gateway was started.
+    #[serde(default)]
+    pub started_file: String,
     /// How its ports are open.
     pub ports: Ports,
     /// Which policy set runs: counts the sets installed.
@@ -499,6 +502,9 @@ pub struct Applied {
     pub undone: Vec<String>,
     /// Milliseconds within which it must be confirmed.
     pub confirm_ms: Option<u64>,
+    /// The file that a restart reads, if it is not the applied one.
+    #[serde(default)]
+    pub restart_reads: Option<String>,
 }
 
 /// The sources of policies.

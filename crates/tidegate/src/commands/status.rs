@@ -56,6 +56,9 @@ fn show(status: &Status) -> String {
     line("state", &format!("{state} for {uptime}, version {}", status.version));
     status.alarms.iter().for_each(|alarm| line("alarm", alarm));
     line("policies", &format!("generation {} from {}", status.generation, status.file));
+    if status.started_file != status.file && !status.started_file.is_empty() {
+        line("", &format!("SIGHUP reads this file, a restart {}", status.started_file));
+    }
     if let Some(left) = status.unconfirmed_ms {
         line("unconfirmed", &format!("rolled back in {} unless `tidegate confirm`", seconds(left)));
     }

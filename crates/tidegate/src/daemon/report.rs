@@ -25,6 +25,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_ms: 0,
         file: String::new(),
+        started_file: String::new(),
         ports: api::Ports::default(),
         generation: report.generation,
         unconfirmed_ms: None,
