@@ -329,9 +329,17 @@ impl Daemon {
         let seen = self.plane.look().await?;
         let trunks = self.trunks().await?.trunks;
         let mismatches = trunk_report::mismatches(&trunks);
+        let unresponsive: Vec<_> =
+            seen.report.unresponsive.iter().map(report::unresponsive).collect();
+        let installed = self.installed().await;
+        let whole = aside(move || {
+            let status = report::status(&seen);
+            let idle_policies = report::idle(&installed.config.policies, &status.aggregates);
+            Status { idle_policies, ..status }
+        });
+        let whole = whole.await?;
         let state = self.state.lock().await;
         let now = Instant::now();
-        let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.documents.file.display().to_string(),
@@ -342,7 +350,7 @@ impl Daemon {
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
             alarms: self.alarms(&state).into_iter().chain(unresponsive).chain(mismatches).collect(),
-            ..report::status(&seen)
+            ..whole
         })
     }
 

@@ -30,7 +30,8 @@ pub(crate) struct Args {
 
 /// At least a second, for nobody is faster.
 fn span(text: &str) -> Result<Duration, String> {
-    let span = duration::parse(text).map_err(|error| error.to_string())?;
+    let example = |_| format!("`{text}` is not a time; write for example 60s");
+    let span = duration::parse(text).map_err(example)?;
     if span < Duration::from_secs(1) { Err("give at least 1s".to_owned()) } else { Ok(span) }
 }
 
@@ -105,4 +106,17 @@ pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
         context.output.text(format!("generation {} is kept", applied.generation))?;
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an example of another size; a time that nobody can keep.
+    #[test]
+    fn a_time_to_confirm_without_a_unit_is_answered_with_one_of_a_minute() {
+        assert_eq!(span("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(span("60").unwrap_err(), "`60` is not a time; write for example 60s");
+        assert_eq!(span("10 ms").unwrap_err(), "give at least 1s");
+    }
 }

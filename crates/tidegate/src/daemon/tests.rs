@@ -328,6 +328,14 @@ async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
+/// Kills: a policy without a packet that nothing names.
+#[tokio::test]
+async fn a_policy_without_a_packet_is_named_as_idle() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.aggregates.len(), status.idle_policies), (0, vec!["web".to_owned()]));
+}
+
 /// Kills: a status that names one file only; a reload that reads the file of the start.
 #[tokio::test]
 async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
