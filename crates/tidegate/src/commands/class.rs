@@ -102,8 +102,8 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             bail!(Failure::worded(Code::BadRequest, &message).of_input());
         };
         let wrong = |what: &str| {
-            let message = format!("`{name}` is {what}, not `{value}`");
-            Failure::input(Code::BadRequest, message)
+            let message = format!("`{name}` is {what}, not `{value}`; write for example {name}=3");
+            Failure::worded(Code::BadRequest, &message).of_input()
         };
         let value = match name {
             "weight" | "priority" => {
@@ -114,7 +114,7 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             }
             name if FIELDS.contains(&name.split_once('.').map_or(name, |it| it.0)) => json!(value),
             name => {
-                let message = format!("a class has no `{name}`; it has {}", FIELDS.join(", "));
+                let message = format!("a class has no `{name}`; there are: {}", FIELDS.join(", "));
                 bail!(Failure::worded(Code::BadRequest, &message).of_input());
             }
         };
@@ -242,9 +242,16 @@ mod tests {
     #[test]
     fn a_wrong_field_is_answered_in_words() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();
-        assert_eq!(wrong("weight=heavy"), "`weight` is a whole number, not `heavy`");
-        assert_eq!(wrong("loss_ratio.factor=x"), "`loss_ratio.factor` is a number, not `x`");
-        assert!(wrong("wait=3").starts_with("a class has no `wait`"), "{}", wrong("wait=3"));
+        for (field, said) in [
+            (
+                "weight=heavy",
+                "`weight` is a whole number, not `heavy`\n  = help: write for example weight=3",
+            ),
+            ("loss_ratio.factor=x", "`loss_ratio.factor` is a number, not `x`"),
+            ("wait=3", "a class has no `wait`\n  = help: there are: guarantee, ceiling,"),
+        ] {
+            assert!(wrong(field).contains(said), "{}", wrong(field));
+        }
         let read = |json: Value| serde_json::from_value::<crate::api::ClassChange>(json);
         let said = |json: Value| read(json).unwrap_err().to_string();
         assert_eq!(

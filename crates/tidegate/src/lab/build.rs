@@ -227,7 +227,8 @@ mod tests {
         assert_eq!(commands, "link add name l netns ns1 type veth peer name w netns ns2\n");
         let policy = Policy { file: PathBuf::new(), lan: "l".to_owned(), wan: "w".to_owned() };
         let behind = ["a", "b"].map(|host| (host.to_owned(), "p"));
-        let _ = lan(&mut commands, "ns1", &policy, &behind).unwrap();
+        let of_ports = lan(&mut commands, "ns1", &policy, &behind).unwrap();
+        commands += &of_ports;
         let words = commands.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         for words in words.filter(|words| words[0] == "link") {
             assert!(["name", "dev"].contains(&words[2]), "{words:?}");
