@@ -38,6 +38,7 @@ BESIDE = {
     "encapsulation": 1,
     "frames": 1,
     "limits": 1,
+    "tunnels": 1,
     "cli": 1,
     "lab": 1,
     "tidegate-repository": 2,

@@ -19,7 +19,8 @@ use tidegate_wire::aggregate::{Answer, Bad, Confirmation, FIXED, Header, LONGEST
 use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Ends, Form, Key, Opened, Session, admit, user_packet};
 use tidegate_wire::{
-    Checksum, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment, split,
+    Checksum, Completed, clamp_segment_size, complete_checksum, describe, icmp, rewrite, segment,
+    split,
 };
 
 fn described(frame: &[u8]) -> Packet {
@@ -46,7 +47,11 @@ pub(crate) fn describe_any(bytes: &[u8]) {
     let mut copy = bytes.to_vec();
     rewrite(&mut copy, &packet, Checksum::Finished);
     assert_eq!(copy, bytes);
-    if complete_checksum(&mut copy, &packet) {
+    let transport = Some(usize::from(packet.transport_offset));
+    for piece in split::frames(bytes, 8, transport).into_iter().flatten() {
+        assert!(piece.len() <= bytes.len());
+    }
+    if complete_checksum(&mut copy, &packet) == Completed::Some {
         assert_eq!(described(&copy).key, packet.key);
     }
 
@@ -212,7 +217,7 @@ fn carried_any(bytes: &[u8]) {
             assert!(piece.len() <= 100 && admit(&mut piece.clone(), Ecn::NotEct).is_ok());
         }
     }
-    for piece in split::segments(&packet, &about, 8).into_iter().flatten() {
+    for piece in split::segments(&packet, 8, None).into_iter().flatten() {
         assert!(piece.len() <= packet.len());
     }
     let _ = icmp::too_big(&packet, &about, 1_400, local);

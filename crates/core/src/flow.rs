@@ -4,6 +4,7 @@ mod opening;
 mod rtt;
 mod table;
 mod tracker;
+mod tunnels;
 
 pub use rtt::Rtt;
 pub use table::{FlowTable, IDLE_LIMIT, Inserted};
@@ -34,29 +35,33 @@ pub struct Flow {
     classes: [ClassId; 2],
 }
 
-/// What tells flows apart: the same addresses on another VLAN are other hosts.
+/// The key of a flow. The same addresses on another VLAN or in another tunnel are other hosts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
-    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join).
+    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join_inside).
     vlans: [u16; 2],
+    /// The number of its tunnel.
+    tunnel: u32,
 }
 
 impl Key {
-    /// The key of a flow whose directions have the VLAN of `packet`.
-    const fn of(packet: &Packet, direction: Direction) -> Self {
+    /// The key of a flow in `tunnel` whose directions have the VLAN of `packet`.
+    const fn of(packet: &Packet, direction: Direction, tunnel: u32) -> Self {
         let ends = match direction {
             Direction::Up => packet.key,
             Direction::Down => packet.key.reverse(),
         };
-        Self { ends, vlans: [packet.vlan; 2] }
+        Self { ends, vlans: [packet.vlan; 2], tunnel }
     }
 
     /// Returns `true` if `packet`, the key of a packet in `direction`, belongs to the flow of this key.
     fn has(&self, packet: &Self, direction: Direction) -> bool {
         let at = direction.index();
-        self.vlans[at] == packet.vlans[at] && self.ends == packet.ends
+        self.vlans[at] == packet.vlans[at]
+            && self.ends == packet.ends
+            && self.tunnel == packet.tunnel
     }
 
     const fn is_joined(&self) -> bool {
@@ -162,7 +167,7 @@ impl Flow {
         }
     }
 
-    /// A packet of the flow in `direction`, as filters see it.
+    /// A packet of the flow in `direction`, as filters see it, without its outer headers.
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));

@@ -64,7 +64,7 @@ pub struct Packet {
     pub flow: FlowId,
     /// The TCP header, where there is a whole one.
     pub tcp: Option<TcpSegment>,
-    /// Who talks to whom, by the innermost header that was read.
+    /// Addresses, ports and protocol of the innermost header that was read.
     pub key: FlowKey,
     /// Where the outermost network header begins in the frame; zero for [`Network::Opaque`].
     pub network_offset: u16,
@@ -83,7 +83,7 @@ pub struct Packet {
     pub checksum: u16,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,
-    /// Facts of one bit.
+    /// Facts about the packet.
     pub facts: Facts,
     /// Some header field here is no longer what the frame says: the driver writes it back.
     pub rewritten: bool,

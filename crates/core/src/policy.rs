@@ -16,7 +16,7 @@ pub use succession::Succession;
 use crate::ack::AckSpec;
 use crate::allocation::AllocationSpec;
 use crate::marking::MarkingSpec;
-use crate::packet::{Direction, Packet};
+use crate::packet::{Direction, Outer, Packet};
 use crate::qdisc::QdiscSpec;
 
 /// A rule: what it is for, and what is done with that (RFC 3198: policy rule).
@@ -148,10 +148,11 @@ pub struct FlowWeight {
 }
 
 impl Conditioning {
-    /// The weight of the flow of `packet`, crossing in `direction`; never zero.
+    /// The weight of the flow of `packet`, crossing in `direction` behind the headers `outer`; never zero.
     #[must_use]
-    pub fn weight_of(&self, packet: &Packet, direction: Direction) -> u32 {
-        let matching = self.weights.iter().find(|each| each.filter.matches(packet, direction));
+    pub fn weight_of(&self, packet: &Packet, outer: Option<&Outer>, direction: Direction) -> u32 {
+        let matches = |it: &&FlowWeight| it.filter.matches_inside(packet, outer, direction);
+        let matching = self.weights.iter().find(matches);
         matching.map_or(1, |each| each.weight.max(1))
     }
 }

@@ -223,6 +223,8 @@ pub struct FlowReport {
     pub src: String,
     /// Receiver, as address and port.
     pub dst: String,
+    /// Unencrypted tunnels around it, outermost first.
+    pub tunnels: Vec<TunnelReport>,
     /// IP protocol number.
     pub protocol: u8,
     /// `up` or `down`.
@@ -251,6 +253,19 @@ pub struct FlowReport {
     pub idle_ms: u64,
     /// Its window did not fall after marks of a queue with a marking.
     pub ignores_marks: bool,
+}
+
+/// A tunnel around a flow. The ports are those of the first packet of any flow through the tunnel.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct TunnelReport {
+    /// Tunnel protocol, such as "vxlan".
+    pub kind: &'static str,
+    /// The VNI of VXLAN and GENEVE, or the key of GRE.
+    pub id: Option<u32>,
+    /// Sender of the outer packets.
+    pub src: String,
+    /// Receiver of the outer packets.
+    pub dst: String,
 }
 
 /// The limit of a flow in one direction, in the order of the checks.

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+};
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Mode, Policy, PolicySet, Profile, Range,
     parse,
@@ -166,7 +168,7 @@ fn the_first_weight_that_matches_counts() {
     };
     let weight = |text, weight| FlowWeight { filter: from(text), weight };
     let weights = conditioning(vec![weight("10.0.0.1", 4), weight("10.0.0.0/8", 2)]);
-    let of = |src| weights.weight_of(&packet((src, 1), ([1, 1, 1, 1], 1)), Direction::Up);
+    let of = |src| weights.weight_of(&packet((src, 1), ([1, 1, 1, 1], 1)), None, Direction::Up);
     assert_eq!((of([10, 0, 0, 1]), of([10, 0, 0, 2]), of([11, 0, 0, 1])), (4, 2, 1));
 }
 
@@ -210,19 +212,24 @@ const OCTETS: &[u8] = &[0, 1, 6, 17, 18, 63, u8::MAX];
 fn filters() -> impl Strategy<Value = Filter> {
     let direction = prop::option::of(prop::sample::select(&Direction::BOTH));
     let addresses = (ranges(ADDRESSES), ranges(ADDRESSES));
-    let ports = (ranges(PORTS), ranges(PORTS), ranges(PORTS));
-    (addresses, ports, ranges(OCTETS), ranges(OCTETS), direction).prop_map(
-        |((src, dst), (src_port, dst_port, vlan), protocol, dscp, direction)| Filter {
-            src,
-            dst,
-            src_port,
-            dst_port,
-            protocol,
-            dscp,
-            vlan,
-            direction,
+    let vlans = (ranges(PORTS), ranges(PORTS));
+    let ports = (ranges(PORTS), ranges(PORTS), vlans);
+    let way = (direction, prop::bool::weighted(0.2));
+    (addresses, ports, ranges(OCTETS), ranges(OCTETS), way).prop_map(
+        |((src, dst), (src_port, dst_port, vlans), protocol, dscp, (direction, inner))| {
+            let (vlan, inner_vlan) = vlans;
+            let of_headers = Filter { src, dst, src_port, dst_port, protocol, ..Filter::default() };
+            Filter { dscp, vlan, inner_vlan, direction, inner, ..of_headers }
         },
     )
+}
+
+/// A tunnel with the addresses of `packet`.
+fn behind(packet: &Packet) -> Outer {
+    let (key, kind) = (packet.key, TunnelKind::Gre);
+    let mut outer = Outer::default();
+    outer.push(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true });
+    outer
 }
 
 fn packets() -> impl Strategy<Value = Packet> {
@@ -239,6 +246,15 @@ fn packets() -> impl Strategy<Value = Packet> {
     )
 }
 
+/// A packet and the headers around it: at most a second VLAN tag.
+fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
+    (packets(), prop::sample::select(PORTS)).prop_map(|(packet, second_vlan)| {
+        let mut outer = Outer::default();
+        outer.second_vlan = second_vlan;
+        (packet, (!outer.is_empty()).then_some(outer))
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -246,12 +262,13 @@ proptest! {
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
     /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
-    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts.
+    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts; of two headers
+    /// only one looked up, or the later match taken.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
         repeat in prop_oneof![Just(1usize), Just(40)],
-        packets in prop::collection::vec(packets(), 20),
+        packets in prop::collection::vec(tagged_packets(), 20),
     ) {
         let never = |n: usize| Filter { vlan: vec![Range { first: 7, last: 7 }], ..some[n].0.clone() };
         let all = (0..some.len() * repeat).map(|n| {
@@ -260,10 +277,18 @@ proptest! {
             policy(&format!("{n:05}"), some[nth].1, filter)
         });
         let set = PolicySet::new(all.collect()).unwrap();
-        for packet in &packets {
+        for (packet, outer) in &packets {
             for direction in Direction::BOTH {
-                let expected = set.matching(packet, direction).next();
-                prop_assert_eq!(set.lookup(packet, direction), expected);
+                let expected = set.matching_inside(packet, outer.as_ref(), direction).next();
+                prop_assert_eq!(set.lookup_inside(packet, outer.as_ref(), direction), expected);
+            }
+        }
+        for pair in packets.windows(2) {
+            let ((packet, tagged), mut outer) = (&pair[0], behind(&pair[1].0));
+            outer.second_vlan = tagged.as_ref().map_or(NO_VLAN, |it| it.second_vlan);
+            for direction in Direction::BOTH {
+                let expected = set.matching_inside(packet, Some(&outer), direction).next();
+                prop_assert_eq!(set.lookup_inside(packet, Some(&outer), direction), expected);
             }
         }
     }
@@ -303,7 +328,7 @@ proptest! {
     fn a_filter_within_another_is_the_more_specific(
         wide in filters(),
         mask in filters(),
-        packets in prop::collection::vec(packets(), 50),
+        packets in prop::collection::vec(tagged_packets(), 50),
     ) {
         let narrow = Filter {
             src: both(&wide.src, &mask.src),
@@ -313,16 +338,48 @@ proptest! {
             protocol: both(&wide.protocol, &mask.protocol),
             dscp: both(&wide.dscp, &mask.dscp),
             vlan: both(&wide.vlan, &mask.vlan),
+            inner_vlan: both(&wide.inner_vlan, &mask.inner_vlan),
             direction: wide.direction.or(mask.direction),
+            inner: wide.inner,
         };
         let (narrows, widens) = (narrow.specificity(), wide.specificity());
         prop_assert!(narrows >= widens);
-        for (packet, direction) in packets.iter().flat_map(|packet| Direction::BOTH.map(|way| (packet, way))) {
-            let (in_narrow, in_wide) = (narrow.matches(packet, direction), wide.matches(packet, direction));
+        for ((packet, outer), direction) in packets.iter().flat_map(|it| Direction::BOTH.map(|way| (it, way))) {
+            let [in_narrow, in_wide] =
+                [&narrow, &wide].map(|it| it.matches_inside(packet, outer.as_ref(), direction));
             prop_assert!(in_wide || !in_narrow);
             prop_assert!(in_narrow == in_wide || narrows > widens);
         }
     }
+}
+
+/// Kills: the inner tag looked for in the outer one; "none" taken for any; a tag that is not there taken for 0.
+#[test]
+fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {
+    let ids = |id| vec![Range { first: id, last: id }];
+    let [any, of_20, none] = [Vec::new(), ids(20), ids(NO_VLAN)].map(|inner_vlan| Filter {
+        vlan: ids(100),
+        inner_vlan,
+        ..Filter::default()
+    });
+    let policies = [("of-20", of_20.clone()), ("none", none.clone()), ("any", any.clone())];
+    let set =
+        PolicySet::new(policies.map(|(name, filter)| policy(name, 0, filter)).into()).unwrap();
+    for (vlan, second_vlan, expected) in [
+        (100, 20, Some("of-20")),
+        (100, NO_VLAN, Some("none")),
+        (100, 21, Some("any")),
+        (20, 100, None),
+        (20, NO_VLAN, None),
+    ] {
+        let packet = Packet { vlan, ..Packet::default() };
+        let mut outer = Outer::default();
+        outer.second_vlan = second_vlan;
+        let found = set.lookup_inside(&packet, Some(&outer), Direction::Up);
+        let name = found.and_then(|it| set.get(it)).map(|it| it.name.as_str());
+        assert_eq!(name, expected, "{vlan} {second_vlan}");
+    }
+    assert!(any.covers(&of_20) && !of_20.covers(&any) && !none.covers(&of_20));
 }
 
 #[test]

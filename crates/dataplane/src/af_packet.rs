@@ -1,5 +1,6 @@
 //! A port on a packet socket: works on every interface, with offloaded frames, and without root.
 
+mod queue;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -10,13 +11,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
-use tidegate_wire::VlanTag;
+use tidegate_wire::{VlanTag, finish_checksum, split};
 
+use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
-use crate::port::{Port, PortCounters};
+use crate::port::{Port, PortCounters, Refusal, Refused};
+use crate::vnet::VnetHeader;
 
 /// Frames per system call.
 const BATCH: usize = 32;
@@ -26,10 +29,6 @@ const OUTGOING: usize = 2 * BATCH;
 
 /// Bytes kept free before a frame: room to put a VLAN tag back.
 const HEADROOM: usize = 64;
-
-/// Times a frame is offered to an interface that has no room for it before it is dropped, as the
-/// queue of the interface would have done.
-const ATTEMPTS: u32 = 64;
 
 /// A port on a packet socket.
 ///
@@ -114,10 +113,10 @@ struct PacketPort<S> {
     arrived: VecDeque<PacketId>,
     /// The socket had less than was asked for.
     drained: bool,
-    /// Waiting to be sent, with the length of the frame.
-    outgoing: VecDeque<(PacketId, u32)>,
-    /// Times the interface had no room for the first of them.
-    attempts: u32,
+    /// Waiting to be sent.
+    outgoing: Queue,
+    /// Time of the last call of `receive`.
+    now: Time,
     /// Scratch space for one system call.
     slots: Vec<PacketId>,
     arrivals: Vec<Arrival>,
@@ -135,8 +134,8 @@ impl<S: Socket> PacketPort<S> {
             memory,
             arrived: VecDeque::with_capacity(BATCH),
             drained: false,
-            outgoing: VecDeque::with_capacity(OUTGOING),
-            attempts: 0,
+            outgoing: Queue::with_capacity(OUTGOING),
+            now: Time::ZERO,
             slots: Vec::with_capacity(BATCH),
             arrivals: Vec::with_capacity(BATCH),
             counters: PortCounters::default(),
@@ -146,6 +145,7 @@ impl<S: Socket> PacketPort<S> {
     }
 
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
+        self.now = now;
         if self.arrived.is_empty() && !std::mem::take(&mut self.drained) {
             self.receive_batch(pool, now);
         }
@@ -217,54 +217,104 @@ impl<S: Socket> PacketPort<S> {
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         frame::write_back(&self.memory, pool, &packet);
-        let len = pool[&packet].len;
-        self.outgoing.push_back((packet, len));
+        let Frame { offset, vnet } = self.memory.frame(&packet);
+        if vnet.is_to_be_split() {
+            self.send_super(pool, packet);
+        } else {
+            let len = pool[&packet].len;
+            if let Some((start, field)) = vnet.sctp_span()
+                && finish_checksum(&mut self.memory.bytes_mut(&packet, len), start, field)
+            {
+                self.memory.set_frame(&packet, Frame { offset, vnet: VnetHeader::default() });
+            }
+            self.outgoing.push(Waiting::new(Body::Packet(packet), len));
+        }
         if self.outgoing.len() >= BATCH {
             self.flush(pool);
         }
     }
 
+    /// Sends a super-packet, in pieces if the kernel cannot split it. The header for the kernel has no word for tunnels.
+    fn send_super(&mut self, pool: &mut PacketPool, packet: PacketId) {
+        let (len, key) = (pool[&packet].len, pool[&packet].key);
+        let vnet = self.memory.frame(&packet).vnet;
+        let transport = vnet.checksum_span().map(|(start, _)| start);
+        let bytes = self.memory.bytes(&packet, len);
+        let pieces = match vnet.segment_size() {
+            Some(size) if !split::has_plain_headers(&bytes, transport) => {
+                Some(split::frames(&bytes, size, transport))
+            }
+            _ => None,
+        };
+        drop(bytes);
+        let whole = Waiting::new(Body::Packet(packet), len);
+        match pieces {
+            None => self.outgoing.push(whole),
+            Some(None) => self.refused(pool, whole, Refusal::Whole),
+            Some(Some(pieces)) => {
+                self.counters.split += 1;
+                whole.release(pool);
+                for bytes in pieces {
+                    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let piece = Body::Piece(Box::new(Piece { bytes, key }));
+                    self.outgoing.push(Waiting::new(piece, len));
+                }
+            }
+        }
+    }
+
     fn flush(&mut self, pool: &mut PacketPool) {
+        let mut at = 0;
         while !self.outgoing.is_empty() {
-            match self.socket.send(&self.memory, self.outgoing.make_contiguous()) {
+            match self.socket.send(&self.memory, self.outgoing.from(at)) {
                 Ok(0) => return,
-                Ok(n) => self.sent(pool, n),
+                Ok(n) => self.sent(pool, std::mem::take(&mut at), n),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                        self.counters.send_errors += 1;
-                        self.attempts += 1;
-                        if self.attempts < ATTEMPTS {
-                            return;
+                    Some(libc::EMSGSIZE) => {
+                        if let Some(frame) = self.outgoing.drop_at(std::mem::take(&mut at)) {
+                            self.counters.drops.count(Reason::TooLong);
+                            frame.release(pool);
                         }
-                        self.refused(pool, Reason::Refused);
                     }
-                    Some(libc::EMSGSIZE) => self.refused(pool, Reason::TooLong),
-                    _ => {
+                    Some(full @ (libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM)) => {
                         self.counters.send_errors += 1;
-                        self.refused(pool, Reason::Refused);
+                        match self.outgoing.refuse(pool, at) {
+                            Next::Wait => return,
+                            Next::Offer(next) => at = next,
+                            Next::Drop(frame) => {
+                                at = 0;
+                                self.refused(pool, frame, Refusal::Kernel(full));
+                            }
+                        }
+                    }
+                    other => {
+                        self.counters.send_errors += 1;
+                        let why = Refusal::Kernel(other.unwrap_or(0));
+                        if let Some(frame) = self.outgoing.drop_at(std::mem::take(&mut at)) {
+                            self.refused(pool, frame, why);
+                        }
                     }
                 },
             }
         }
     }
 
-    fn sent(&mut self, pool: &mut PacketPool, n: usize) {
-        self.attempts = 0;
-        for (packet, len) in self.outgoing.drain(..n) {
-            self.counters.sent += 1;
-            self.counters.sent_bytes += u64::from(len);
-            pool.release(packet);
-        }
+    fn sent(&mut self, pool: &mut PacketPool, at: usize, n: usize) {
+        let counters = &mut self.counters;
+        self.outgoing.taken(pool, at, n, |pool, frame| {
+            counters.sent += 1;
+            counters.sent_bytes += u64::from(frame.len);
+            frame.release(pool);
+        });
     }
 
-    /// Drops the first of those that wait.
-    fn refused(&mut self, pool: &mut PacketPool, reason: Reason) {
-        self.attempts = 0;
-        if let Some((packet, _)) = self.outgoing.pop_front() {
-            self.counters.drops.count(reason);
-            pool.release(packet);
-        }
+    /// Drops a frame that has left the queue, and keeps its flow for the report.
+    fn refused(&mut self, pool: &mut PacketPool, frame: Waiting, why: Refusal) {
+        let (key, len, at) = (frame.key(pool), frame.len, self.now);
+        self.counters.refused = Some(Refused { key, len, why, at });
+        self.counters.drops.count(Reason::Refused);
+        frame.release(pool);
     }
 
     fn counters(&self) -> PortCounters {

@@ -5,7 +5,7 @@ mod acks;
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
-use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
+use tidegate_wire::{Checksum, cut, describe_innermost, rewrite, segment};
 
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
@@ -20,10 +20,9 @@ pub(crate) fn arrive(
     now: Time,
     counters: &mut PortCounters,
 ) {
-    let described = &mut pool[packet];
-    if let Some(oddity) = describe(&memory.bytes(packet, len), len, described) {
-        counters.oddities.count(oddity);
-    }
+    let (described, mut outer) = (&mut pool[packet], None);
+    let oddity = describe_innermost(&memory.bytes(packet, len), len, described, &mut outer);
+    oddity.into_iter().for_each(|it| counters.oddities.count(it));
     described.arrived = now;
     if let Some(size) = memory.frame(packet).vnet.segment_size() {
         (described.segments, described.segment) = (segments(described, size), size);
@@ -31,6 +30,9 @@ pub(crate) fn arrive(
     if memory.frame(packet).vnet.partial_checksum() {
         // Nobody but this machine sees the checksum as it is.
         described.checksum = 0;
+    }
+    if let Some(outer) = outer {
+        pool.set_outer(packet, outer);
     }
     if pool.keeps_sack() && pool[packet].tcp.is_some_and(|tcp| tcp.has_sack) {
         let blocks = segment::sack(&memory.bytes(packet, len), &pool[packet]);

@@ -39,7 +39,7 @@ pub use interface::{Interface, InterfaceError};
 pub use lock::PortLock;
 pub use memory::{Frame, PacketMemory};
 pub use offload::Offload;
-pub use port::{Port, PortCounters};
+pub use port::{Port, PortCounters, Refusal, Refused};
 pub use schedule::{Cpu, Granted, Wish, keep_time};
 pub use send_queue::unacknowledged;
 pub use tun::Tun;

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tidegate_core::packet::FrameCopy;
+use tidegate_core::packet::{FlowKey, FrameCopy};
 use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
@@ -89,6 +89,36 @@ pub struct PortCounters {
     pub send_errors: u64,
     /// Frames dropped here, by reason.
     pub drops: ByReason,
+    /// The last frame that was dropped because the interface refused it.
+    pub refused: Option<Refused>,
+    /// Super-packets split in software because the kernel could not.
+    pub split: u64,
+    /// Frames received with an unfinished checksum inside more tunnels than are read.
+    pub unfinished: u64,
+    /// Arrival of the last one.
+    pub unfinished_at: Time,
     /// Frames received that were odd, by what was odd about them.
     pub oddities: Oddities,
+}
+
+/// A frame that an interface would not send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// Its flow.
+    pub key: FlowKey,
+    /// Its length in bytes.
+    pub len: u32,
+    /// The reason.
+    pub why: Refusal,
+    /// The time.
+    pub at: Time,
+}
+
+/// The reason for which an interface does not send a frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// The kernel returned this error number.
+    Kernel(i32),
+    /// It is a super-packet that neither the kernel nor the gateway can split.
+    Whole,
 }

@@ -74,22 +74,23 @@ pub struct TrunkPort {
 impl TrunkPort {
     /// What `packet`, which has come, is; if for the machine, what a datagram holds is in its place.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
-        let described = &pool[packet];
-        let asks = match described.network {
-            Network::Opaque => described.key.src.port == ARP,
+        // A packet in a tunnel is for the host that its outermost header names.
+        let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
+        let asks = match pool[packet].network {
+            Network::Opaque => key.src.port == ARP,
             Network::Ipv4 => false,
-            Network::Ipv6 => described.key.protocol == Protocol::ICMPV6,
+            Network::Ipv6 => key.protocol == Protocol::ICMPV6,
         };
         if asks && self.hear(pool, packet) {
             return Arrival::Here;
         }
-        if !self.is_ours(pool[packet].key.dst.number()) {
+        if !self.is_ours(key.dst.number()) {
             return Arrival::Machine;
         }
-        if let Some(number) = self.coming.get(&pool[packet].key) {
+        if let Some(number) = self.coming.get(&key).filter(|_| !tunnelled) {
             return self.open(pool, packet, *number).unwrap_or(Arrival::Here);
         }
-        if self.carries {
+        if self.carries && !tunnelled {
             self.hear_too_big(pool, packet);
         }
         Arrival::Here

@@ -24,6 +24,8 @@ const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_UDP: u8 = 3;
 const GSO_ECN: u8 = 0x80;
+/// Offset of the checksum in an SCTP header (RFC 9260, section 3.1). TCP has it at 16, UDP at 6.
+const SCTP_CHECKSUM: u16 = 8;
 
 impl VnetHeader {
     /// Its length before a frame.
@@ -44,6 +46,14 @@ impl VnetHeader {
         self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
     }
 
+    /// The [span](Self::checksum_span) of an SCTP checksum. The kernel would put the sum of TCP there.
+    ///
+    /// Source: Linux `include/linux/virtio_net.h`, which leaves `csum_not_inet` out.
+    #[must_use]
+    pub(crate) fn sctp_span(&self) -> Option<(usize, usize)> {
+        self.checksum_span().filter(|_| self.csum_offset == SCTP_CHECKSUM)
+    }
+
     /// Payload bytes of each frame to be cut from this one; `None` if it is a single frame.
     #[must_use]
     pub const fn segment_size(&self) -> Option<u16> {
@@ -54,6 +64,12 @@ impl VnetHeader {
     #[must_use]
     pub(crate) const fn is_fragmented(&self) -> bool {
         self.gso_type & !GSO_ECN == GSO_UDP
+    }
+
+    /// Returns `true` for a super-packet that the kernel or the gateway must split.
+    #[must_use]
+    pub(crate) const fn is_to_be_split(&self) -> bool {
+        self.gso_type != GSO_NONE && !self.is_fragmented()
     }
 
     /// The header after `bytes` more were put in front of the network header.

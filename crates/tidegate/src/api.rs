@@ -195,6 +195,15 @@ pub struct PortCount {
     pub receive_errors: u64,
     /// Times the interface refused to send for now, or frames it refused for good.
     pub send_errors: u64,
+    /// Frames dropped because the interface refused them.
+    #[serde(default)]
+    pub refused: u64,
+    /// Super-packets split in software because the kernel could not.
+    #[serde(default)]
+    pub split: u64,
+    /// Frames received whose checksums were unfinished and too deep in tunnels to be finished.
+    #[serde(default)]
+    pub unfinished: u64,
 }
 
 /// The state of an aggregate: a policy in one direction.
@@ -259,6 +268,9 @@ pub struct Flow {
     pub src: String,
     /// Receiver, as address and port.
     pub dst: String,
+    /// Unencrypted tunnels around it, outermost first.
+    #[serde(default)]
+    pub tunnels: Vec<Tunnel>,
     /// IP protocol number.
     pub protocol: u8,
     /// "up" or "down".
@@ -289,6 +301,27 @@ pub struct Flow {
     pub ignores_marks: bool,
     /// What limits it now.
     pub limit: String,
+}
+
+/// A tunnel around a flow. The ports are those of the first packet through the tunnel.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Tunnel {
+    /// Tunnel protocol, such as "vxlan".
+    pub kind: String,
+    /// The VNI of VXLAN and GENEVE, or the key of GRE.
+    pub id: Option<u32>,
+    /// Sender of the outer packets.
+    pub src: String,
+    /// Receiver of the outer packets.
+    pub dst: String,
+}
+
+impl Tunnel {
+    /// The tunnel in words.
+    pub(crate) fn text(&self) -> String {
+        let id = self.id.map_or_else(String::new, |id| format!(" {id}"));
+        format!("{}{id} from {} to {}", self.kind, self.src, self.dst)
+    }
 }
 
 /// Flows.
@@ -595,9 +628,25 @@ pub struct Question {
     /// VLAN identifier [default: untagged]
     #[arg(long)]
     pub vlan: Option<u16>,
+    /// VLAN identifier of the second tag [default: none]
+    #[arg(long, value_name = "VLAN")]
+    #[serde(default)]
+    pub inner_vlan: Option<u16>,
     /// "up" from the LAN to the WAN, or "down"
     #[arg(long, default_value = "up")]
     pub direction: String,
+    /// Source address of the tunnel that the packet is in; the other options then describe the inner packet
+    #[arg(long, value_name = "ADDRESS", requires = "tunnel_dst")]
+    #[serde(default)]
+    pub tunnel_src: Option<String>,
+    /// Destination address of that tunnel
+    #[arg(long, value_name = "ADDRESS", requires = "tunnel_src")]
+    #[serde(default)]
+    pub tunnel_dst: Option<String>,
+    /// Kind of that tunnel: ip, gre, vxlan, geneve, l2tp or gtp-u
+    #[arg(long, value_name = "KIND", default_value = "vxlan")]
+    #[serde(default)]
+    pub tunnel: String,
 }
 
 /// Why a packet belongs to the policy it belongs to.

@@ -6,6 +6,7 @@ mod explain;
 mod metered;
 mod metrics;
 mod plane;
+mod port_alarms;
 mod port_lock;
 mod ports;
 mod report;
@@ -331,6 +332,7 @@ impl Daemon {
         let mismatches = trunk_report::mismatches(&trunks);
         let unresponsive: Vec<_> =
             seen.report.unresponsive.iter().map(report::unresponsive).collect();
+        let frames = port_alarms::of(&seen, self.plane.ports());
         let installed = self.installed().await;
         let whole = aside(move || {
             let status = report::status(&seen);
@@ -340,6 +342,8 @@ impl Daemon {
         let whole = whole.await?;
         let state = self.state.lock().await;
         let now = Instant::now();
+        let alarms = self.alarms(&state).into_iter().chain(frames).chain(unresponsive);
+        let alarms = alarms.chain(mismatches).collect();
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.documents.file.display().to_string(),
@@ -349,7 +353,7 @@ impl Daemon {
             // The generation of `file`, also while the next configuration is being installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
-            alarms: self.alarms(&state).into_iter().chain(unresponsive).chain(mismatches).collect(),
+            alarms,
             ..whole
         })
     }

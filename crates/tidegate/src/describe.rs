@@ -401,9 +401,11 @@ pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
         ("protocol", list(&filter.protocol, small)),
         ("dscp", list(&filter.dscp, small)),
         ("vlan", list(&filter.vlan, vlan)),
+        ("vlan.inner", list(&filter.inner_vlan, vlan)),
     ];
     fields.retain(|(_, text)| !text.is_empty());
     fields.extend(filter.direction.map(|direction| ("direction", direction.name().to_owned())));
+    fields.extend(filter.inner.then(|| ("inner", "true".to_owned())));
     fields
 }
 

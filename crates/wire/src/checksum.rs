@@ -1,37 +1,111 @@
 //! The Internet checksum: in full, incrementally, and completed where a kernel left it to a NIC.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{FlowKey, Protocol};
+use tidegate_core::packet::{FlowKey, Network, Protocol};
 
-/// Completes the TCP or UDP checksum of a whole `frame` if its field holds just the sum of the
-/// pseudo header; says whether it did.
+use crate::layers::{Kind, Layer, Layers};
+use crate::{ethertype, tunnel};
+
+/// The result of completing the checksums of a frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Completed {
+    /// All checksums were complete.
+    Nothing,
+    /// At least one was completed.
+    Some,
+    /// An unfinished checksum remains, inside more tunnels than are read.
+    TooDeep,
+}
+
+/// Completes the TCP and UDP checksums of a whole `frame` whose fields hold just the sum of the pseudo header, and the
+/// SCTP checksum if its field is 0, also in tunnels.
 ///
 /// That is what a Linux host hands to a virtual interface that promises checksum offload
 /// (`CHECKSUM_PARTIAL`). A finished checksum that happens to look like this keeps its value. Of
 /// damaged frames one in 65,536 is made to look sound, so this is only for ports to virtual
 /// interfaces of the same machine. Fragments are left alone: theirs is that of the whole datagram.
-pub fn complete(frame: &mut [u8], packet: &Packet) -> bool {
-    let Some(segment) = segment(frame, packet) else { return false };
-    let udp = packet.key.protocol == Protocol::UDP;
-    let field = if udp { UDP_FIELD } else { TCP_FIELD };
-    let Some(held) = segment.get(field..field + 2).map(|held| be16(held[0], held[1])) else {
-        return false;
+///
+/// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`) and
+/// `Documentation/networking/checksum-offloads.rst` ("LCO"): an outer checksum is already right for the completed
+/// inner one, so the inner ones are completed first.
+pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
+    if is_finished(frame, packet) {
+        return Completed::Nothing;
+    }
+    let layers = Layers::described(frame, packet);
+    let mut completed = Completed::Nothing;
+    for (ip, transport) in layers.transports() {
+        if is_partial(frame, ip, transport) && finish_within(frame, transport) {
+            completed = Completed::Some;
+        }
+    }
+    let beneath = layers.beneath(frame);
+    let left = beneath.is_some_and(|it| it.transports().any(|(ip, at)| is_partial(frame, ip, at)));
+    if left { Completed::TooDeep } else { completed }
+}
+
+/// Returns `true` if the description alone shows that nothing is to be completed.
+///
+/// This covers the usual packets: TCP directly behind an IP header, and UDP without a tunnel.
+fn is_finished(frame: &[u8], packet: &Packet) -> bool {
+    let header = match packet.network {
+        Network::Opaque => {
+            let ethertype = packet.key.src.port;
+            return packet.key.protocol == Protocol::OPAQUE && !ethertype::is_mpls(ethertype);
+        }
+        Network::Ipv4 => V4,
+        Network::Ipv6 => V6,
     };
-    if held != pseudo_header(&packet.key, segment.len()) {
+    let at = usize::from(packet.transport_offset);
+    if at != usize::from(packet.network_offset) + header {
         return false;
     }
-    // As the field holds it, the sum over the segment includes the pseudo header.
-    let checksum = match !sum(0, segment) {
-        0 if udp => u16::MAX, // zero would say that there is none (RFC 768)
-        checksum => checksum,
+    let Some(segment) = frame.get(at..) else { return false };
+    let (field, len) = match (packet.key.protocol, packet.tcp) {
+        (Protocol::TCP, Some(tcp)) => {
+            let header = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+            (TCP_FIELD, usize::try_from(tcp.payload).unwrap_or(usize::MAX).saturating_add(header))
+        }
+        (Protocol::UDP, _) if tunnel::inside(Protocol::UDP, segment, segment.len()).is_none() => {
+            (UDP_FIELD, read(segment, UDP_LENGTH).map_or(0, usize::from))
+        }
+        _ => return false,
     };
-    segment[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
-    true
+    read(segment, field).is_some_and(|held| held != pseudo_header(&packet.key, len))
+}
+
+/// Returns `true` if the checksum of `transport` behind the header `ip` is unfinished.
+fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
+    let Some(segment) = frame.get(transport.at..transport.end) else { return false };
+    let field = match transport.kind {
+        Kind::Tcp => TCP_FIELD,
+        Kind::Udp => UDP_FIELD,
+        Kind::Sctp => return segment.get(SCTP_FIELD..SCTP_FIELD + 4) == Some(&[0; 4]),
+        _ => return false,
+    };
+    // A UDP checksum of zero says that there is none (RFC 768).
+    let held = read(segment, field).filter(|held| *held != 0 || transport.kind == Kind::Tcp);
+    held.is_some() && held == ip.pseudo_header(frame, transport.kind, segment.len())
+}
+
+fn finish_within(frame: &mut [u8], transport: &Layer) -> bool {
+    let field = match transport.kind {
+        Kind::Tcp => TCP_FIELD,
+        Kind::Udp => UDP_FIELD,
+        Kind::Sctp => SCTP_FIELD,
+        _ => return false,
+    };
+    let datagram = frame.get_mut(..transport.end).unwrap_or_default();
+    finish(datagram, transport.at, transport.at + field)
 }
 
 /// Completes the checksum of `packet` that a sender left to its interface: the sum from `start` to the end,
-/// which the field at `field` holds the pseudo header's part of; says whether it could.
+/// which the field at `field` holds the pseudo header's part of; says whether it could. Where the field is at
+/// the place of SCTP's, it is that of SCTP.
 pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
+    if field.checked_sub(start) == Some(SCTP_FIELD) {
+        return finish_sctp(packet, start).is_some();
+    }
     let Some(segment) = packet.get(start..) else { return false };
     let checksum = match !sum(0, segment) {
         0 => u16::MAX, // that of UDP is never zero, and of TCP both mean the same
@@ -42,21 +116,41 @@ pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
     true
 }
 
-/// The bytes a TCP or UDP checksum covers, without padding; `None` if they are not all there.
-fn segment<'a>(frame: &'a mut [u8], packet: &Packet) -> Option<&'a mut [u8]> {
-    let at = match packet.transport_offset {
-        0 => return None,
-        at => usize::from(at),
-    };
-    let header = frame.get(at..)?;
-    let len = match (packet.key.protocol, packet.tcp) {
-        (Protocol::TCP, Some(tcp)) => {
-            usize::from(header.get(12)? >> 4) * 4 + usize::try_from(tcp.payload).ok()?
+/// Source: RFC 9260, section 6.8 and appendix A.
+fn finish_sctp(packet: &mut [u8], start: usize) -> Option<()> {
+    let segment = packet.get_mut(start..)?;
+    segment.get_mut(SCTP_FIELD..SCTP_FIELD + 4)?.fill(0);
+    let checksum = crc32c(segment).to_le_bytes();
+    segment.get_mut(SCTP_FIELD..SCTP_FIELD + 4)?.copy_from_slice(&checksum);
+    Some(())
+}
+
+/// The CRC-32C of `bytes`.
+///
+/// Source: RFC 3720, section 12.1 and appendix B.4; bits reflected, one table for a byte.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = crc_table();
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        let [low, ..] = crc.to_le_bytes();
+        TABLE[usize::from(low ^ byte)] ^ (crc >> 8)
+    })
+}
+
+const fn crc_table() -> [u32; 256] {
+    /// The polynomial of Castagnoli, 0x1edc6f41, reflected.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let mut table = [0; 256];
+    let (mut at, mut byte) = (0, 0_u32);
+    while at < table.len() {
+        let (mut crc, mut bit) = (byte, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
         }
-        (Protocol::UDP, _) => usize::from(be16(*header.get(4)?, *header.get(5)?)),
-        _ => return None,
-    };
-    frame.get_mut(at..at.checked_add(len)?)
+        table[at] = crc;
+        (at, byte) = (at + 1, byte + 1);
+    }
+    table
 }
 
 /// The sum over the pseudo header of TCP, UDP or ICMPv6 (RFC 9293, section 3.1; RFC 8200, section
@@ -104,12 +198,19 @@ fn fold(mut sum: u64) -> u16 {
     }
 }
 
-const fn be16(high: u8, low: u8) -> u16 {
-    u16::from_be_bytes([high, low])
+fn read(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
+/// Offsets of the checksum in the headers of TCP, UDP and SCTP, and of the length of UDP.
 const TCP_FIELD: usize = 16;
 const UDP_FIELD: usize = 6;
+const SCTP_FIELD: usize = 8;
+const UDP_LENGTH: usize = 4;
+
+/// Bytes of IP headers without options.
+const V4: usize = 20;
+const V6: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,8 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
         Network::Ipv4 => 20 + TCP,
         Network::Ipv6 => 40 + TCP,
     };
+    // The headers of tunnels count too.
+    let headers = headers.max(u32::from(described.transport_offset) + TCP);
     let most = u16::try_from(fits.checked_sub(headers)?).unwrap_or(u16::MAX);
     if tcp.mss <= most {
         return None;

@@ -7,9 +7,12 @@ mod link;
 mod oddity;
 mod transport;
 
+use std::ops::Range;
+
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
 
+pub(crate) use ip::behind_extensions;
 pub use oddity::{Oddities, Oddity};
 pub(crate) use transport::timestamps_at;
 
@@ -38,19 +41,24 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
 ///
 /// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
 /// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
-/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function adds the
-/// headers of tunnels to `outer`, which is empty before.
+/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function puts the
+/// headers of tunnels and the second VLAN tag into `outer`, which is `None` before.
 pub fn describe_innermost(
     head: &[u8],
     len: u32,
     packet: &mut Packet,
-    outer: &mut Outer,
+    outer: &mut Option<Outer>,
 ) -> Option<Oddity> {
     read(head, len, packet, Some(outer))
 }
 
 #[inline]
-fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -> Option<Oddity> {
+fn read(
+    head: &[u8],
+    len: u32,
+    packet: &mut Packet,
+    outer: Option<&mut Option<Outer>>,
+) -> Option<Oddity> {
     *packet = Packet { len, cost: len, vlan: NO_VLAN, segments: 1, ..Packet::default() };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let end = len.max(head.len());
@@ -67,11 +75,13 @@ fn read(head: &[u8], len: u32, packet: &mut Packet, outer: Option<&mut Outer>) -
             is_control(packet, control::source(head, None));
         }
     }
-    if let Some(outer) = outer
-        && described.is_ok()
-        && inside::may_be(&frame, packet)
-    {
-        described = inside::look(&mut frame, packet, outer);
+    if let Some(outer) = outer {
+        if frame.second_vlan != NO_VLAN {
+            outer.get_or_insert_default().second_vlan = frame.second_vlan;
+        }
+        if described.is_ok() && inside::may_be(&frame, packet) {
+            described = inside::look(&mut frame, packet, outer);
+        }
     }
     described.err().or(frame.odd)
 }
@@ -81,6 +91,13 @@ pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     let mut frame = Cursor::new(frame, frame.len());
     link::skip(&mut frame, &mut Packet::default()).ok()?;
     Some(frame.session).filter(|at| *at > 0)
+}
+
+/// What the link-layer headers of `frame` carry: where it begins, and where it ends; and the ethertype before it.
+pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
+    let mut cursor = Cursor::new(frame, frame.len());
+    let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;
+    Some((network, cursor.at..cursor.end, cursor.ethertype))
 }
 
 /// Marks `packet` as control traffic from `source`.
@@ -107,6 +124,8 @@ struct Cursor<'a> {
     ethertype: u16,
     /// Protocol field of PPP; zero without PPP.
     ppp: u16,
+    /// VLAN identifier of the second tag, or [`NO_VLAN`].
+    second_vlan: u16,
     /// The frame has an authentication header so far.
     authenticated: bool,
     /// Offset of the PPPoE header; zero without one.
@@ -119,8 +138,17 @@ impl<'a> Cursor<'a> {
     /// The beginning of the frame that begins with `head` and ends at `end`.
     #[inline]
     const fn new(head: &'a [u8], end: usize) -> Self {
-        let (ethertype, ppp) = (0, 0);
-        Self { head, at: 0, end, ethertype, ppp, authenticated: false, session: 0, odd: None }
+        Self {
+            head,
+            at: 0,
+            end,
+            ethertype: 0,
+            ppp: 0,
+            second_vlan: NO_VLAN,
+            authenticated: false,
+            session: 0,
+            odd: None,
+        }
     }
 
     /// The next `N` bytes, without advancing.

@@ -13,6 +13,7 @@ mod cut;
 mod describe;
 mod ethertype;
 pub mod icmp;
+mod layers;
 pub mod neighbour;
 mod option;
 pub mod pcap;
@@ -23,7 +24,7 @@ pub mod trunk;
 mod tunnel;
 mod vlan;
 
-pub use checksum::{complete as complete_checksum, finish as finish_checksum};
+pub use checksum::{Completed, complete as complete_checksum, finish as finish_checksum};
 pub use clamp::clamp_segment_size;
 pub use cut::cut;
 pub use describe::{Oddities, Oddity, describe, describe_innermost};

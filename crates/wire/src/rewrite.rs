@@ -27,7 +27,8 @@ pub enum Checksum {
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {
-        Network::Opaque => return,
+        // Ethernet over MPLS has no outer IP header, but may have TCP inside.
+        Network::Opaque => {}
         Network::Ipv4 => write_v4(head, network, packet),
         Network::Ipv6 => write_v6(head, network, packet),
     }

@@ -1,52 +1,125 @@
 //! IP packets made of one that is longer: a super-packet cut into what it stands for, and fragments.
 
-use tidegate_core::Packet;
-use tidegate_core::packet::{Network, Protocol, TcpFlags};
+use tidegate_core::packet::TcpFlags;
 
 use crate::checksum;
+use crate::describe::behind_link;
+use crate::layers::{Kind, Layer, Layers};
+use crate::vlan::VlanTag;
 
-/// What a super-packet stands for: IP packets with at most `size` bytes of payload each, lengths, numbers and
-/// checksums of their own.
+/// Splits a super-packet into frames with at most `size` bytes of payload each.
 ///
-/// `packet` begins with the IP header and `described` says where, from there on, its transport header is; it may have
-/// an unfinished checksum. `None` if it is none of TCP or UDP, or is not what `described` says.
+/// Each frame gets the right lengths, numbers and checksums in all its headers, also in those of tunnels. The payload
+/// is that of the innermost TCP or UDP header. `transport` is the offset of this header, if the kernel gives it. The
+/// checksums of `frame` may be unfinished.
 ///
-/// Source: Linux, `tcp_gso_segment` and `__udp_gso_segment`: FIN and PSH are of the last, CWR of the first.
+/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets.
+///
+/// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and `gre_gso_segment`: FIN and PSH
+/// are of the last, CWR of the first; an outer UDP checksum of zero stays zero.
 #[must_use]
-pub fn segments(packet: &[u8], described: &Packet, size: u16) -> Option<Vec<Vec<u8>>> {
-    let transport = usize::from(described.transport_offset);
-    let header = match described.key.protocol {
-        Protocol::TCP => usize::from(*packet.get(transport + 12)? >> 4) * 4,
-        Protocol::UDP => 8,
-        _ => return None,
-    };
-    let (headers, payload) = packet.split_at_checked(transport.checked_add(header)?)?;
-    if transport < 20 || (described.key.protocol == Protocol::TCP && header < 20) {
-        return None;
-    }
-    let size = usize::from(size.max(1));
-    let count = payload.len().div_ceil(size).max(1);
-    let cut = |number: usize| {
-        let from = number * size;
-        let mut piece = headers.to_vec();
-        piece.extend(payload.get(from..payload.len().min(from + size)).unwrap_or_default());
-        let place = Place { from, first: number == 0, last: number + 1 == count };
-        if described.key.protocol == Protocol::TCP {
-            move_segment(piece.get_mut(transport..)?, &place)?;
-        }
-        set_lengths(&mut piece, described, number)?;
-        set_checksum(&mut piece, described)?;
-        Some(piece)
-    };
-    (0..count).map(cut).collect()
+pub fn frames(frame: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
+    cut(frame, &Layers::of_frame(frame, transport), size)
 }
 
-/// Which of the segments one is.
+/// Splits a super-packet that begins with its IP header, as [`frames`] does.
+#[must_use]
+pub fn segments(packet: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
+    cut(packet, &Layers::of_packet(packet, transport), size)
+}
+
+/// Returns `true` if Linux can split this super-packet from a packet socket.
+///
+/// It can if only Ethernet and VLAN tags precede the IP header, and if the transport header follows it directly.
+///
+/// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb`: the header has no word for a tunnel.
+#[must_use]
+pub fn has_plain_headers(frame: &[u8], transport: Option<usize>) -> bool {
+    let tags = std::iter::successors(Some(0), |at| Some(at + VlanTag::LEN));
+    let tags = tags.take_while(|at| VlanTag::of(frame.get(*at..).unwrap_or_default()).is_some());
+    let link = ETHERNET + tags.count() * VlanTag::LEN;
+    let plain = behind_link(frame).is_some_and(|(_, packet, _)| packet.start == link);
+    plain && Layers::of_frame(frame, transport).all().len() == 2
+}
+
+fn cut(whole: &[u8], layers: &Layers, size: u16) -> Option<Vec<Vec<u8>>> {
+    let transport = layers.all().last().filter(|_| layers.complete && !layers.numbered)?;
+    let header = match transport.kind {
+        Kind::Tcp => usize::from(*whole.get(transport.at + 12)? >> 4) * 4,
+        Kind::Udp => UDP,
+        _ => return None,
+    };
+    if transport.kind == Kind::Tcp && header < TCP {
+        return None;
+    }
+    let all = layers.all();
+    if all.iter().any(|layer| layer.end != whole.len()) {
+        return None;
+    }
+    let (headers, payload) = whole.split_at_checked(transport.at.checked_add(header)?)?;
+    let size = usize::from(size.max(1));
+    let count = payload.len().div_ceil(size).max(1);
+    let piece = |number: usize| {
+        let from = number * size;
+        let payload = payload.get(from..payload.len().min(from + size)).unwrap_or_default();
+        let mut piece = [headers, payload].concat();
+        let place = Place { number, from, last: number + 1 == count };
+        for (number, layer) in all.iter().enumerate().rev() {
+            let ip = number.checked_sub(1).and_then(|before| all.get(before));
+            adapt(&mut piece, layer, ip, number + 1 == all.len(), &place)?;
+        }
+        Some(piece)
+    };
+    (0..count).map(piece).collect()
+}
+
+/// The position of a piece in its super-packet.
 struct Place {
+    number: usize,
     /// Bytes of payload before it.
     from: usize,
-    first: bool,
     last: bool,
+}
+/// Corrects the fields of `layer` in a piece. The layers inside it are already correct.
+///
+/// `before` is the next outer layer. The payload of the `innermost` layer was cut.
+fn adapt(
+    piece: &mut [u8],
+    layer: &Layer,
+    before: Option<&Layer>,
+    innermost: bool,
+    place: &Place,
+) -> Option<()> {
+    let at = layer.at;
+    let len = piece.len().checked_sub(at)?;
+    let behind = |header: usize| u16::try_from(len.checked_sub(header)?).ok();
+    match layer.kind {
+        Kind::Ipv4 => {
+            let identification = read(piece, at + 4)?;
+            set(piece, at + 2, behind(0)?)?;
+            set(piece, at + 4, identification.wrapping_add(u16::try_from(place.number).ok()?))?;
+            sum_v4(piece.get_mut(at..)?)
+        }
+        Kind::Ipv6 => set(piece, at + 4, behind(V6)?),
+        Kind::Tcp => {
+            move_segment(piece.get_mut(at..)?, place)?;
+            set_checksum(piece, layer, before?)
+        }
+        Kind::Udp => {
+            let has_checksum = read(piece, at + UDP_CHECKSUM)? != 0;
+            set(piece, at + 4, behind(0)?)?;
+            if innermost || has_checksum { set_checksum(piece, layer, before?) } else { Some(()) }
+        }
+        Kind::GreChecksum => {
+            set(piece, at + 4, 0)?;
+            let checksum = !checksum::sum(0, piece.get(at..)?);
+            set(piece, at + 4, checksum)
+        }
+        Kind::Pppoe => set(piece, at + 4, behind(PPPOE)?),
+        Kind::GtpU => set(piece, at + 2, behind(GTP)?),
+        Kind::L2tp => set(piece, at + 2, behind(0)?),
+        Kind::Sctp => None,
+    }
 }
 
 fn move_segment(segment: &mut [u8], place: &Place) -> Option<()> {
@@ -57,40 +130,19 @@ fn move_segment(segment: &mut [u8], place: &Place) -> Option<()> {
     if !place.last {
         *flags &= !(TcpFlags::FIN | TcpFlags::PSH);
     }
-    if !place.first {
+    if place.number > 0 {
         *flags &= !TcpFlags::CWR;
     }
     Some(())
 }
 
-/// Sets what the headers of IP and UDP say of its length, and its IPv4 identification.
-fn set_lengths(piece: &mut [u8], described: &Packet, number: usize) -> Option<()> {
-    let len = piece.len();
-    match described.network {
-        Network::Opaque => return None,
-        Network::Ipv4 => {
-            let identification = read(piece, 4)?.wrapping_add(u16::try_from(number).ok()?);
-            set(piece, 2, u16::try_from(len).ok()?)?;
-            set(piece, 4, identification)?;
-            sum_v4(piece)?;
-        }
-        Network::Ipv6 => set(piece, 4, u16::try_from(len.checked_sub(V6)?).ok()?)?,
-    }
-    if described.key.protocol == Protocol::UDP {
-        let transport = usize::from(described.transport_offset);
-        set(piece, transport + 4, u16::try_from(len - transport).ok()?)?;
-    }
-    Some(())
-}
-
-fn set_checksum(piece: &mut [u8], described: &Packet) -> Option<()> {
-    let transport = usize::from(described.transport_offset);
-    let udp = described.key.protocol == Protocol::UDP;
-    let field = transport + if udp { 6 } else { 16 };
+fn set_checksum(piece: &mut [u8], transport: &Layer, ip: &Layer) -> Option<()> {
+    let udp = transport.kind == Kind::Udp;
+    let field = transport.at + if udp { UDP_CHECKSUM } else { TCP_CHECKSUM };
     set(piece, field, 0)?;
-    let before = checksum::pseudo_header(&described.key, piece.len() - transport);
-    let checksum = match !checksum::sum(before, piece.get(transport..)?) {
-        0 if udp => u16::MAX,
+    let before = ip.pseudo_header(piece, transport.kind, piece.len() - transport.at)?;
+    let checksum = match !checksum::sum(before, piece.get(transport.at..)?) {
+        0 if udp => u16::MAX, // zero would say that there is none (RFC 768)
         checksum => checksum,
     };
     set(piece, field, checksum)
@@ -180,8 +232,19 @@ fn set(packet: &mut [u8], at: usize, word: u16) -> Option<()> {
     Some(())
 }
 
-/// Bytes of an IPv6 header.
+/// Bytes of headers.
+const ETHERNET: usize = 14;
 const V6: usize = 40;
+const UDP: usize = 8;
+const TCP: usize = 20;
+
+/// Offsets of the checksum in the headers of UDP and TCP.
+const UDP_CHECKSUM: usize = 6;
+const TCP_CHECKSUM: usize = 16;
+
+/// Bytes that the lengths of PPPoE (RFC 2516, section 4) and of GTP-U (3GPP TS 29.281, section 5.1) do not count.
+const PPPOE: usize = 6;
+const GTP: usize = 8;
 
 /// Of the word with the offset of a fragment: the offset in units of 8 bytes, and that more follow.
 const OFFSET: u16 = 0x1fff;

@@ -81,7 +81,9 @@ pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     match protocol {
         Protocol::UDP => {
             let [src, dst] = ports;
-            matches!(dst, VXLAN_PORT | GENEVE_PORT | GTP_PORT | L2TP_PORT) || src == L2TP_PORT
+            let known =
+                matches!(dst, VXLAN_PORT | OLD_VXLAN_PORT | GENEVE_PORT | GTP_PORT | L2TP_PORT);
+            known || src == L2TP_PORT
         }
         IPV4 | IPV6 | GRE | L2TP => true,
         _ => false,
@@ -128,7 +130,7 @@ fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     let [a, b, c, d, high, low, ..] = *bytes.first_chunk::<UDP>()?;
     let (src, dst) = (be16(a, b), be16(c, d));
     let read = match dst {
-        VXLAN_PORT => vxlan,
+        VXLAN_PORT | OLD_VXLAN_PORT => vxlan,
         GENEVE_PORT => geneve,
         GTP_PORT => gtp::in_udp,
         _ if dst == L2TP_PORT || src == L2TP_PORT => l2tp::over_udp,
@@ -207,6 +209,8 @@ const L2TP: Protocol = Protocol(115);
 const L2TP_PORT: u16 = 1701;
 const GTP_PORT: u16 = 2152;
 const VXLAN_PORT: u16 = 4789;
+/// The port of Linux's VXLAN before IANA assigned one, and still its default (ip-link(8)).
+const OLD_VXLAN_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 /// The first byte of VXLAN: only the I flag (RFC 7348, section 5).
 const VXLAN_FLAGS: u8 = 0x08;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TcpFlags};
 use tidegate_wire::build::{Frame, Link};
-use tidegate_wire::{Checksum, VlanTag, complete_checksum, cut, describe, rewrite};
+use tidegate_wire::{Checksum, Completed, VlanTag, complete_checksum, cut, describe, rewrite};
 
 fn described(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
@@ -183,7 +183,7 @@ proptest! {
         let mut head = bytes[..bytes.len() - usize::try_from(tcp.payload).unwrap()].to_vec();
         prop_assert!(cut(&bytes, &mut head, Checksum::Partial));
         let after = described(&head);
-        prop_assert!(complete_checksum(&mut head, &after));
+        prop_assert_eq!(complete_checksum(&mut head, &after), Completed::Some);
         prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
     }
 
@@ -212,7 +212,7 @@ proptest! {
             tcp.window = window;
         }
         rewrite(&mut bytes, &packet, Checksum::Partial);
-        prop_assert!(complete_checksum(&mut bytes, &packet));
+        prop_assert_eq!(complete_checksum(&mut bytes, &packet), Completed::Some);
         prop_assert_eq!(segment_sum(&bytes[..end], network, at, packet.key.protocol.0), 0xffff);
         prop_assert_ne!(&bytes[at + field..at + field + 2], if field == 6 { &[0, 0] } else { &[0xff, 0xff] });
     }
@@ -231,9 +231,13 @@ fn a_udp_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
     let pseudo = slow_sum(&[&partial[26..34], &[0, 17, 0, 10]]);
     partial[40..42].copy_from_slice(&pseudo.to_be_bytes());
     let packet = described(&partial);
-    assert!(complete_checksum(&mut partial, &packet));
+    assert_eq!(complete_checksum(&mut partial, &packet), Completed::Some);
     assert_eq!(partial, finished);
-    assert!(!complete_checksum(&mut partial, &packet), "it is finished already");
+    assert_eq!(
+        complete_checksum(&mut partial, &packet),
+        Completed::Nothing,
+        "it is finished already"
+    );
 }
 
 #[test]
@@ -244,7 +248,7 @@ fn fragments_keep_the_checksum_they_have() {
     let pseudo = slow_sum(&[&bytes[26..34], &[0, 17, 0, 8]]);
     bytes[40..42].copy_from_slice(&pseudo.to_be_bytes());
     let packet = described(&bytes);
-    assert!(!complete_checksum(&mut bytes, &packet));
+    assert_eq!(complete_checksum(&mut bytes, &packet), Completed::Nothing);
 }
 
 #[test]

@@ -10,10 +10,10 @@ use tidegate_wire::build::{Frame, Ip, Link, Network as Net, Transport};
 use tidegate_wire::{Oddity, describe, describe_innermost};
 
 fn read(frame: &[u8]) -> (Packet, Outer, Option<Oddity>) {
-    let (mut packet, mut outer) = (Packet::default(), Outer::default());
+    let (mut packet, mut outer) = (Packet::default(), None);
     let len = u32::try_from(frame.len()).unwrap();
     let oddity = describe_innermost(frame, len, &mut packet, &mut outer);
-    (packet, outer, oddity)
+    (packet, outer.unwrap_or_default(), oddity)
 }
 
 fn inner() -> Frame {

@@ -147,7 +147,7 @@ pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
     let dst_port = ranges(raw.dst_port.as_ref(), found);
     let protocol = ranges(raw.protocol.as_ref(), found);
     let dscp = ranges(raw.dscp.as_ref(), found);
-    let vlan = ranges(raw.vlan.as_ref(), found);
+    let [vlan, inner_vlan] = tags(raw.vlan.as_ref(), found);
     Some(Filter {
         src: src?,
         dst: dst?,
@@ -156,8 +156,17 @@ pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
         protocol: protocol?,
         dscp: dscp?,
         vlan: vlan?,
+        inner_vlan: inner_vlan?,
         direction: raw.direction.as_ref().map(|it| *it.get_ref()),
+        inner: raw.inner.as_ref().is_some_and(|it| it.get_ref().0),
     })
+}
+
+/// The VLAN identifiers of the outermost and of the second tag.
+fn tags(tags: Option<&Spanned<raw::Tags>>, found: &mut Findings) -> [Option<Vec<Range<u16>>>; 2] {
+    let Some(tags) = tags else { return [const { Some(Vec::new()) }; 2] };
+    let raw::TwoTags { outer, inner } = &tags.get_ref().0;
+    [outer, inner].map(|tag| ranges(tag.as_ref(), found))
 }
 
 /// The values of a field in ascending order. The order in the file has no meaning, and must not look like a change.

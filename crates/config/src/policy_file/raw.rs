@@ -27,7 +27,7 @@ use crate::read::{
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
-use crate::values::Period;
+use crate::values::{Flag, Period};
 
 tables! {
     /// A policy file: what the gateway stands between, and what it does with the traffic.
@@ -318,10 +318,22 @@ tables! {
         "protocol" => protocol: Option<Spanned<List<Token<Protocols>>>>,
         /// DS codepoint, by name or number. Default: any.
         "dscp" => dscp: Option<Spanned<List<Token<Codepoints>>>>,
-        /// Outermost VLAN identifier or range; "none" for untagged frames. Default: any.
-        "vlan" => vlan: Option<Spanned<List<Token<Vlans>>>>,
+        /// VLAN identifier or range; "none" for untagged frames. Of frames with several tags the outermost
+        /// counts; `{ outer = 100, inner = 20 }` asks for two tags. Default: any.
+        "vlan" => vlan: Option<Spanned<Tags>>,
         /// "up" from the LAN to the WAN, "down" back. Default: both, each on its own.
         "direction" => direction: Option<Spanned<Direction>>,
+        /// Addresses, ports and protocol of packets in unencrypted tunnels: true for those of the innermost
+        /// header, false for those of the outermost one. Default: false.
+        "inner" => inner: Option<Spanned<Flag>>,
+    }
+
+    /// VLAN tags of a frame, each a value or a list.
+    "`vlan`" TwoTags {
+        /// Outermost VLAN identifier or range; "none" for untagged frames. Default: any.
+        "outer" => outer: Option<Spanned<List<Token<Vlans>>>>,
+        /// VLAN identifier or range of the second tag; "none" for frames with at most one tag. Default: any.
+        "inner" => inner: Option<Spanned<List<Token<Vlans>>>>,
     }
 
     /// Traffic profile: how much is in profile.
@@ -352,6 +364,35 @@ tables! {
         "match" => filter: Required<Match>,
         /// Their part relative to the others, from 1 to 65535.
         "weight" => weight: Required<Number>,
+    }
+}
+
+/// VLAN tags: of the outermost tag, or a table for two tags.
+#[derive(Clone, Debug)]
+pub(crate) struct Tags(pub(crate) TwoTags);
+
+impl Read for Tags {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        if let DeValue::Table(_) = node.get_ref() {
+            return TwoTags::read(node, found).map(Self);
+        }
+        let outer = Some(Spanned::new(node.span(), List::read(node, found)?));
+        Some(Self(TwoTags { outer, inner: None }))
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [List::<Token<Vlans>>::schema(), TwoTags::schema()] })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let DeValue::Table(_) = node.get_ref() else {
+            return List::<Token<Vlans>>::canonical(node);
+        };
+        let table = <TwoTags as Read>::canonical(node);
+        match (table.get("outer"), table.get("inner")) {
+            (Some(outer), None) => outer.clone(),
+            _ => table,
+        }
     }
 }
 

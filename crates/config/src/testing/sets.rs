@@ -118,6 +118,12 @@ fn class() -> impl Strategy<Value = Table> {
     ])
 }
 
+const TWO_TAGS: &[&str] = &[
+    "{ outer = 100, inner = 20 }",
+    "{ inner = [7, 20, \"30-39\"] }",
+    "{ outer = [\"200-299\", 400], inner = \"none\" }",
+];
+
 fn trunk() -> impl Strategy<Value = Table> {
     table(vec![
         maybe("next_hop", written(&["\"203.0.113.1\"", "\"02:00:5e:10:00:01\""])),
@@ -209,8 +215,9 @@ fn filter() -> impl Strategy<Value = Table> {
         maybe("src_port", several(&["22", "80", "443", "8000-8080"])),
         maybe("dst_port", several(&["25", "53", "1000-2000", "5001"])),
         maybe("dscp", several(&["0", "10", "46"])),
-        maybe("vlan", several(&["100", "200-299", "none"])),
+        maybe("vlan", prop_oneof![several(&["100", "200-299", "none"]), written(TWO_TAGS)]),
         maybe("direction", written(&["\"up\"", "\"down\""])),
+        maybe("inner", written(&["true", "false"])),
     ])
     .prop_perturb(|mut filter, mut random| {
         let ports = filter.contains_key("src_port") || filter.contains_key("dst_port");

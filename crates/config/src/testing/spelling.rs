@@ -54,11 +54,22 @@ fn list(value: &mut Value) -> impl Iterator<Item = &mut Vec<Value>> {
     value.as_array_mut().into_iter()
 }
 
-/// A field of a filter: a single value may stand in a list, and the order of a list has no meaning.
+/// A field of a filter: a single value may stand in a list, and the order of a list has no meaning. A VLAN
+/// alone is that of the outermost tag.
 fn filter_field(key: &str, value: &mut Value, random: &mut Draws) {
-    if key == "direction" {
+    if key == "direction" || value.is_bool() {
         return;
     }
+    if value.is_table() {
+        return table(value).for_each(|(_, value)| alternatives(key, value, random));
+    }
+    alternatives(key, value, random);
+    if key == "vlan" && random.below(4) == 0 {
+        *value = Value::Table(Table::from_iter([("outer".to_owned(), value.clone())]));
+    }
+}
+
+fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     let mut values = match &*value {
         Value::Array(values) => values.clone(),
         one => vec![one.clone()],

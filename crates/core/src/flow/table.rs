@@ -7,9 +7,10 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 
 use super::opening::Openings;
+use super::tunnels::{NO_TUNNEL, Tunnels};
 use super::{Flow, Key, TICK_BITS, low_half, ticks};
 use crate::Time;
-use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Packet, TcpFlags, slot};
+use crate::packet::{Direction, FlowId, NO_VLAN, Outer, Packet, TcpFlags, slot};
 
 /// A flow without a packet for this long is forgotten, whether it was closed or not.
 ///
@@ -32,6 +33,7 @@ pub struct FlowTable {
     /// The first flow of each list: as many lists as flows, rounded up to a power of two.
     heads: Vec<u32>,
     slots: Vec<Slot>,
+    tunnels: Tunnels,
     flows: usize,
     seed: FixedState,
     capacity: usize,
@@ -61,6 +63,7 @@ impl FlowTable {
         Self {
             heads: vec![NIL; slot(capacity).next_power_of_two()],
             slots: Vec::with_capacity(slot(capacity)),
+            tunnels: Tunnels::new(seed),
             flows: 0,
             seed: FixedState::with_seed(seed),
             capacity: slot(capacity),
@@ -72,12 +75,23 @@ impl FlowTable {
         }
     }
 
-    /// The flow of `packet`, which goes in `direction`.
+    /// The flow of `packet`, which goes in `direction` and is in no tunnel.
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
-        let key = Key::of(packet, direction);
+        self.find_inside(packet, None, direction)
+    }
+
+    /// The flow of `packet`, which goes in `direction` behind the headers `outer`.
+    #[must_use]
+    pub fn find_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<FlowId> {
+        let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
         if self.joined > 0
-            && let Some(joined) = self.find_in(self.list(&key.ends, JOINED), &key, direction)
+            && let Some(joined) = self.find_in(self.list(&key, JOINED), &key, direction)
         {
             return Some(joined);
         }
@@ -95,21 +109,31 @@ impl FlowTable {
         None
     }
 
-    /// Joins `packet`, which [`find`](Self::find) did not find, to the flow of the SYN that it answers. The
-    /// directions of this flow then have different VLANs.
+    /// [`join_inside`](Self::join_inside) for a packet in no tunnel.
+    pub fn join(&mut self, packet: &Packet, direction: Direction) -> Option<FlowId> {
+        self.join_inside(packet, None, direction)
+    }
+
+    /// Joins `packet`, which [`find_inside`](Self::find_inside) did not find, to the flow of the SYN that it
+    /// answers. The directions of this flow then have different VLANs.
     ///
     /// The packet must be a SYN with ACK that acknowledges the SYN's number + 1, or the data in the SYN too. Each
     /// direction must have been seen under one tag only, so that tenants with equal addresses stay apart.
-    pub fn join(&mut self, packet: &Packet, direction: Direction) -> Option<FlowId> {
+    pub fn join_inside(
+        &mut self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<FlowId> {
         let tcp = packet.tcp.as_ref()?;
         if !(tcp.flags.any(TcpFlags::SYN) && tcp.flags.any(TcpFlags::ACK)) {
             return None;
         }
-        let key = Key::of(packet, direction);
-        let (id, number) = self.openings.find(self.hash(&key.ends, JOINED))?;
+        let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
+        let (id, number) = self.openings.find(self.hash(&key, JOINED))?;
         let flow = self.get(id)?;
         let sent = flow.tracker.next_seq(direction.reverse())?;
-        let answers = flow.key.ends == key.ends
+        let answers = (flow.key.ends, flow.key.tunnel) == (key.ends, key.tunnel)
             && !flow.key.is_joined()
             && flow.tracker.is_half_open()
             && flow.packets(direction) == 0
@@ -125,14 +149,25 @@ impl FlowTable {
         Some(id)
     }
 
-    /// Makes a flow for `packet`, which [`find`](Self::find) did not find, and says which had to go
-    /// for it; `None` if there is no room.
-    ///
-    /// `keep` names flows that must not go, such as those with packets waiting.
+    /// [`insert_inside`](Self::insert_inside) for a packet in no tunnel.
     pub fn insert(
         &mut self,
         now: Time,
         packet: &Packet,
+        direction: Direction,
+        keep: impl Fn(FlowId, &Flow) -> bool,
+    ) -> Option<Inserted> {
+        self.insert_inside(now, (packet, None), direction, keep)
+    }
+
+    /// Makes a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did not find,
+    /// and returns the flow that had to go for it. `None` if there is no room.
+    ///
+    /// `keep` names flows that must not go, such as those with packets waiting.
+    pub fn insert_inside(
+        &mut self,
+        now: Time,
+        (packet, outer): (&Packet, Option<&Outer>),
         direction: Direction,
         keep: impl Fn(FlowId, &Flow) -> bool,
     ) -> Option<Inserted> {
@@ -144,9 +179,10 @@ impl FlowTable {
             self.untracked += 1;
             return None;
         };
-        let key = Key::of(packet, direction);
+        let key = Key::of(packet, direction, self.tunnels.join(outer, direction));
         let id = self.place(Flow::new(now, key));
         if let Some(tcp) = &packet.tcp
+            && key.tunnel == NO_TUNNEL
             && tcp.flags.any(TcpFlags::SYN)
             && !tcp.flags.any(TcpFlags::ACK)
         {
@@ -156,11 +192,12 @@ impl FlowTable {
     }
 
     fn note_opening(&mut self, now: Time, opened: (FlowId, u32), key: &Key) {
-        let hash = self.hash(&key.ends, JOINED);
+        let hash = self.hash(key, JOINED);
         let slots = &self.slots;
         let is_rival = |other: FlowId| {
             let flow = slots.get(slot(other.0)).and_then(Slot::flow);
-            other != opened.0 && flow.is_some_and(|flow| flow.key.ends == key.ends)
+            other != opened.0
+                && flow.is_some_and(|it| (it.key.ends, it.key.tunnel) == (key.ends, key.tunnel))
         };
         self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
@@ -194,11 +231,22 @@ impl FlowTable {
     /// place was given to another.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            Slot::Used(flow, _) if flow.key.has(&Key::of(packet, direction), direction) => {
+            // The flow's own number: a packet that waits says only whether it is in a tunnel.
+            Slot::Used(flow, _)
+                if flow.key.has(&Key::of(packet, direction, flow.key.tunnel), direction)
+                    && packet.has_outer() == (flow.key.tunnel != NO_TUNNEL) =>
+            {
                 Some(flow)
             }
             _ => None,
         }
+    }
+
+    /// The headers outside the packets of `flow` in `direction`, if it is in a tunnel. The ports are those of the
+    /// packet that came first through the tunnel.
+    #[must_use]
+    pub fn outer(&self, flow: &Flow, direction: Direction) -> Option<Outer> {
+        self.tunnels.get(flow.key.tunnel, direction)
     }
 
     /// Every flow.
@@ -301,20 +349,22 @@ impl FlowTable {
         self.unlink(id);
         let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
         let Slot::Used(flow, _) = freed else { return None };
+        self.tunnels.leave(flow.key.tunnel);
         (self.free, self.flows) = (id.0, self.flows - 1);
         self.joined -= usize::from(flow.key.is_joined());
         Some(flow)
     }
 
     fn list_of(&self, key: &Key) -> usize {
-        self.list(&key.ends, if key.is_joined() { JOINED } else { key.vlans[0] })
+        self.list(key, if key.is_joined() { JOINED } else { key.vlans[0] })
     }
 
-    fn list(&self, ends: &FlowKey, vlan: u16) -> usize {
-        slot(low_half(self.hash(ends, vlan))) & (self.heads.len() - 1)
+    fn list(&self, key: &Key, vlan: u16) -> usize {
+        slot(low_half(self.hash(key, vlan))) & (self.heads.len() - 1)
     }
 
-    fn hash(&self, ends: &FlowKey, vlan: u16) -> u64 {
+    /// Hash of `key` with `vlan` in place of its VLANs.
+    fn hash(&self, &Key { ends, tunnel, .. }: &Key, vlan: u16) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(ends.src.number());
         hasher.write_u128(ends.dst.number());
@@ -322,6 +372,9 @@ impl FlowTable {
         hasher.write_u16(ends.dst.port);
         hasher.write_u16(vlan);
         hasher.write_u8(ends.protocol.0);
+        if tunnel != NO_TUNNEL {
+            hasher.write_u32(tunnel);
+        }
         hasher.finish()
     }
 }
@@ -371,5 +424,5 @@ impl IndexMut<FlowId> for FlowTable {
     }
 }
 
-// With the head of a list, of which there are at most two, a flow takes 176 to 180 bytes.
-const _: () = assert!(size_of::<Slot>() <= 176);
+// With the head of a list, of which there are at most two, a flow takes 184 to 188 bytes.
+const _: () = assert!(size_of::<Slot>() <= 184);

@@ -18,7 +18,7 @@ use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::{ClassId, Terms};
 use crate::marking::Marker;
-use crate::packet::{Direction, Fifo, FlowId, Handover, number};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Outer, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
@@ -465,19 +465,22 @@ impl Classes {
         cx: &mut Cx<'_>,
         nth: u32,
         free: FlowId,
-        leaf_of: impl Fn(&Self, &Packet) -> ClassId,
+        leaf_of: impl Fn(&Self, &Packet, Option<&Outer>) -> ClassId,
     ) -> bool {
         let leaf = ClassId(nth);
         let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
         let Some(mut queue) = line_there.queue.take() else { return true };
-        let mut which =
-            |packet: &mut Packet| packet.flow == FlowId::NONE && leaf_of(self, packet) != leaf;
+        // Packets in tunnels are matched again one by one: only the pool has their outer headers.
+        let mut which = |packet: &mut Packet| {
+            packet.flow == FlowId::NONE
+                && (packet.has_outer() || leaf_of(self, packet, None) != leaf)
+        };
         let mut what = Handover { from: line(FlowId::NONE), to: line(free), which: &mut which };
         let any = queue.hand_over(cx.pool, &mut what);
         self.lines[leaf.index()].queue = Some(queue);
         while any && let Some(packet) = self.withdraw(cx, free, leaf) {
             cx.pool[&packet].member = line(FlowId::NONE);
-            let to = leaf_of(self, &cx.pool[&packet]);
+            let to = leaf_of(self, &cx.pool[&packet], cx.pool.outer(&packet));
             self.enqueue(cx, to, packet);
         }
         true

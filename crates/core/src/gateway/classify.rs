@@ -12,7 +12,7 @@ use super::trunks::Trunks;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Outer};
 use crate::policy::{Policy, PolicyIndex};
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
@@ -35,8 +35,8 @@ impl Gateway {
         let mut handle = known.handle(direction);
         let recoloured = self.policies.reads_dscp() && known.dscp(direction) != dscp;
         if handle.generation != self.generation || recoloured {
-            let packet = self.pool[id];
-            handle = self.renew(now, direction, &packet, handle, Fifo::new());
+            let (packet, outer) = (self.pool[id], self.pool.outer(id).copied());
+            handle = self.renew(now, direction, (&packet, outer.as_ref()), handle, Fifo::new());
             self.flows[flow].set_handle(direction, handle, dscp);
         }
         self.pool[id].member = handle.member;
@@ -45,15 +45,15 @@ impl Gateway {
 
     /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
-        let packet = &self.pool[id];
-        let known = self.flows.find(packet, direction);
-        if let Some(flow) = known.or_else(|| self.flows.join(packet, direction)) {
+        let (packet, outer) = (&self.pool[id], self.pool.outer(id));
+        let known = self.flows.find_inside(packet, outer, direction);
+        if let Some(flow) = known.or_else(|| self.flows.join_inside(packet, outer, direction)) {
             return Some(flow);
         }
         let (aggregates, links) = (&self.aggregates, &self.links);
         let trunks = self.trunks.as_deref();
         let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
-        let inserted = self.flows.insert(now, packet, direction, keep)?;
+        let inserted = self.flows.insert_inside(now, (packet, outer), direction, keep)?;
         if let Some(evicted) = inserted.evicted {
             if self.marks {
                 forget(&mut self.links, &mut self.aggregates, inserted.id, &evicted);
@@ -63,6 +63,11 @@ impl Gateway {
         Some(inserted.id)
     }
 
+    /// The policy of `id` among those in force.
+    pub(super) fn lookup(&self, id: &PacketId, direction: Direction) -> Option<PolicyIndex> {
+        self.policies.lookup_inside(&self.pool[id], self.pool.outer(id), direction)
+    }
+
     /// A packet of a flow there is no room for: matched on its own, and one member with all such.
     fn classify_untracked(
         &mut self,
@@ -70,7 +75,7 @@ impl Gateway {
         direction: Direction,
         id: &PacketId,
     ) -> Option<u32> {
-        let policy = self.policies.lookup(&self.pool[id], direction)?;
+        let policy = self.lookup(id, direction)?;
         let slot = self.slot_of(now, policy, direction)?;
         let member = self.aggregates.get_mut(slot)?.join_untracked(now);
         self.pool[id].member = member;
@@ -108,7 +113,9 @@ impl Gateway {
             return None;
         }
         let (policies, direction) = (&self.policies, aggregate.direction());
-        let mut strange = |packet: &mut Packet| policies.lookup(packet, direction) != own;
+        // Packets in tunnels are matched again one by one: only the pool has their outer headers.
+        let mut strange =
+            |packet: &mut Packet| packet.has_outer() || policies.lookup(packet, direction) != own;
         let strangers = aggregate.join(now, Share { weight: 1, rtt: None });
         aggregate.give_back(now, &mut self.pool, strangers, &mut strange);
         let mut waiting = Fifo::new();
@@ -123,13 +130,14 @@ impl Gateway {
         &mut self,
         now: Time,
         direction: Direction,
-        packet: &Packet,
+        (packet, outer): (&Packet, Option<&Outer>),
         old: Handle,
         first: Fifo,
     ) -> Handle {
-        let policy = self.policies.lookup(packet, direction);
+        let policy = self.policies.lookup_inside(packet, outer, direction);
         let slot = policy.and_then(|policy| self.slot_of(now, policy, direction));
-        let weight = policy.map_or(1, |policy| self.policies.weight_of(policy, packet, direction));
+        let weight_of = |policy| self.policies.weight_of(policy, packet, outer, direction);
+        let weight = policy.map_or(1, weight_of);
         let rtt = self.flows[packet.flow].rtt().end_to_end();
         let share = Share { weight, rtt };
 
@@ -192,6 +200,7 @@ impl Gateway {
     fn give_back(&mut self, now: Time, direction: Direction, packet: &Packet, to: Handle) {
         let mut which = |waiting: &mut Packet| {
             let mine = (waiting.key, waiting.vlan) == (packet.key, packet.vlan)
+                && waiting.has_outer() == packet.has_outer()
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;

@@ -145,7 +145,7 @@ impl Gateway {
         let (flow, slot) = self.classify(now, direction, &id);
         let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         let Exit { trunk, drops_control, .. } = self.aggregates.exit(slot);
-        if trunk.is_some() && !stays_here(&self.pool[&id]) {
+        if trunk.is_some() && !stays_here(&self.pool, &id) {
             self.pool[&id].kind = Kind::User;
             return self.handle_classified(now, direction, flow, slot, id);
         }

@@ -54,7 +54,8 @@ impl Gateway {
             return;
         }
         let packet = Packet { flow: debt.flow, ..flow.packet(direction) };
-        let new = self.renew(now, direction, &packet, old, Fifo::new());
+        let outer = self.flows.outer(flow, direction);
+        let new = self.renew(now, direction, (&packet, outer.as_ref()), old, Fifo::new());
         self.flows[debt.flow].set_handle(direction, new, dscp);
         if let Some(aggregate) = self.aggregates.get_mut(new.aggregate) {
             aggregate.owe(now, new.member, debt);
@@ -64,7 +65,7 @@ impl Gateway {
 
     /// Moves a packet of a vanished aggregate to the aggregate of its flow.
     fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
-        let packet = self.pool[&id];
+        let (packet, outer) = (self.pool[&id], self.pool.outer(&id).copied());
         let Some(flow) = self.flows.of_packet(&packet, direction) else {
             self.pool[&id].flow = FlowId::NONE;
             return self.offer_untracked(now, direction, id);
@@ -75,7 +76,7 @@ impl Gateway {
         if old.generation == self.generation {
             return self.move_to(now, direction, old, first);
         }
-        let new = self.renew(now, direction, &packet, old, first);
+        let new = self.renew(now, direction, (&packet, outer.as_ref()), old, first);
         self.flows[packet.flow].set_handle(direction, new, packet.dscp);
     }
 
@@ -87,7 +88,8 @@ impl Gateway {
             return old;
         }
         let data = Packet { key: ack.key.reverse(), dscp, ..*ack };
-        let new = self.renew(now, direction, &data, old, Fifo::new());
+        let outer = self.flows.outer(flow, direction);
+        let new = self.renew(now, direction, (&data, outer.as_ref()), old, Fifo::new());
         self.flows[ack.flow].set_handle(direction, new, dscp);
         new
     }

@@ -20,7 +20,7 @@ use super::aggregates::Fate;
 use super::classes::{Classes, Retired};
 use super::{Gateway, GatewayConfig};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId};
+use crate::packet::{Direction, Fifo, FlowId, Outer};
 use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
 use crate::{Cx, Packet, Time};
 
@@ -362,8 +362,8 @@ impl Gateway {
     fn move_untracked(&mut self, now: Time, way: Direction, nth: u32) -> bool {
         let policies = &self.policies;
         let Some(classes) = self.links[way.index()].classes_mut() else { return false };
-        let leaf_of = |classes: &Classes, packet: &Packet| {
-            let policy = policies.lookup(packet, way).and_then(|at| policies.get(at));
+        let leaf_of = |classes: &Classes, packet: &Packet, outer: Option<&Outer>| {
+            let policy = policies.lookup_inside(packet, outer, way).and_then(|at| policies.get(at));
             classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
         };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
@@ -450,7 +450,7 @@ impl Gateway {
         self.share_links(now);
         for (way, mut waiting) in Direction::BOTH.into_iter().zip(waiting) {
             while let Some(packet) = waiting.pop(&self.pool) {
-                let policy = self.policies.lookup(&self.pool[&packet], way);
+                let policy = self.lookup(&packet, way);
                 let policy = policy.and_then(|at| self.policies.get(at));
                 let class = policy.and_then(|policy| policy.class.as_deref());
                 let class = class.and_then(|class| self.links[way.index()].class(class));

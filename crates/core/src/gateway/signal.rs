@@ -166,7 +166,11 @@ impl Gateway {
 
     /// Facts about a flow whose data travels in direction `way`.
     pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
-        known(&self.flows[flow], way)
+        let flow = &self.flows[flow];
+        // ACKs in tunnels are held whole, like those of extended connections.
+        let whole = self.flows.outer(flow, way).is_some_and(|outer| outer.key().is_some());
+        let known = known(flow, way);
+        Known { extended: known.extended || whole, ..known }
     }
 
     /// State of the egress of the aggregate in `slot`, for an aggregate that did not wait for its round.

@@ -9,10 +9,10 @@ use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId, Protocol, number, slot};
+use crate::packet::{Direction, Endpoint, FlowId, Protocol, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
-use crate::report::{ClassReport, Count, FlowReport, Limit, Report};
+use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
 use crate::{Bytes, Time};
 
 /// Aggregates or classes in a part of a survey. One takes up to some 7,000 instructions.
@@ -190,7 +190,9 @@ impl Gateway {
             survey.at += number(FLOWS);
             for (id, flow) in flows {
                 let ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
-                ways.for_each(|way| survey.add(now, id, flow, way));
+                ways.for_each(|way| {
+                    survey.add(now, (id, flow), self.flows.outer(flow, way), way);
+                });
             }
             return true;
         }
@@ -227,6 +229,18 @@ impl Gateway {
         aggregates.chain(links).chain(trunks).sum()
     }
 
+    /// The tunnels around `flow` in `direction`, outermost first.
+    fn tunnels_of(&self, flow: &Flow, direction: Direction) -> Vec<TunnelReport> {
+        let outer = self.flows.outer(flow, direction);
+        let report = |tunnel: &Tunnel| TunnelReport {
+            kind: tunnel.kind.name(),
+            id: tunnel.id,
+            src: show(tunnel.key.src, tunnel.key.protocol),
+            dst: show(tunnel.key.dst, tunnel.key.protocol),
+        };
+        outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
+    }
+
     fn flow_report(&self, now: Time, id: FlowId, flow: &Flow, direction: Direction) -> FlowReport {
         let key = flow.key(direction);
         let handle = flow.handle(direction);
@@ -236,6 +250,7 @@ impl Gateway {
         FlowReport {
             src: show(key.src, key.protocol),
             dst: show(key.dst, key.protocol),
+            tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
             direction: direction.name(),
             policy: aggregate.map(|aggregate| aggregate.policy().to_owned()),

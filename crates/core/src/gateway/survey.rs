@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::aggregate::Aggregate;
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId};
+use crate::packet::{Direction, FlowId, Outer};
 use crate::policy::Filter;
 use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
@@ -253,14 +253,27 @@ impl FlowSurvey {
     #[must_use]
     pub fn report(mut self) -> Vec<FlowReport> {
         let mut seen = BTreeSet::new();
-        self.reports
-            .retain(|it| seen.insert((it.src.clone(), it.dst.clone(), it.protocol, it.direction)));
+        self.reports.retain(|it| {
+            let ends = (it.src.clone(), it.dst.clone(), it.tunnels.clone());
+            seen.insert((ends, it.protocol, it.direction))
+        });
         self.reports
     }
 
     /// Adds `flow` in direction `way`, if the filter matches.
-    pub(super) fn add(&mut self, now: Time, id: FlowId, flow: &Flow, way: Direction) {
-        if self.only.matches(&flow.packet(way), way) {
+    ///
+    /// The filter may match the outermost or the innermost header of a flow in a tunnel.
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        (id, flow): (FlowId, &Flow),
+        outer: Option<Outer>,
+        way: Direction,
+    ) {
+        let packet = flow.packet(way);
+        if self.only.matches(&packet, way)
+            || outer.is_some_and(|outer| self.only.matches_inside(&packet, Some(&outer), way))
+        {
             let rests = flow.is_closed() || flow.idle(now) > ACTIVE;
             let (bytes, way) = (Reverse(flow.bytes(way).0), way.index());
             self.found.push(Found { rests, bytes, flow: id.0, way });

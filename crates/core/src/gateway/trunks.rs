@@ -178,7 +178,7 @@ impl Gateway {
             return self.send(now, direction, self.aggregates.class(slot), out);
         };
         while let Some(packet) = out.pop(&self.pool) {
-            if stays_here(&self.pool[&packet]) {
+            if stays_here(&self.pool, &packet) {
                 self.send_one(now, direction, self.aggregates.class(slot), packet);
                 continue;
             }
@@ -196,7 +196,8 @@ impl Gateway {
         id: PacketId,
     ) -> Option<PacketId> {
         let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Down);
-        match trunks.and_then(|it| it.arriving.get(&self.pool[&id].key)) {
+        let key = self.pool.outermost(&id);
+        match trunks.and_then(|it| it.arriving.get(&key)) {
             Some(&(trunk, what)) => {
                 self.call_trunk(now, trunk, |it, cx, out| it.handle(cx, what, id, out));
                 None
@@ -263,13 +264,13 @@ impl Gateway {
 
     /// The class of a user packet, also where the flow table has no room for its flow, or the policies have
     /// changed since that was sorted.
-    fn class_of_user(&mut self, packet: &PacketId) -> Option<ClassId> {
-        let packet = &self.pool[packet];
+    fn class_of_user(&mut self, id: &PacketId) -> Option<ClassId> {
+        let packet = &self.pool[id];
         let handle = self.flows.of_packet(packet, Direction::Up).map(|it| it.handle(Direction::Up));
         if let Some(handle) = handle.filter(|it| it.generation == self.generation) {
             return self.aggregates.class(handle.aggregate);
         }
-        let policy = self.policies.lookup(packet, Direction::Up)?;
+        let policy = self.lookup(id, Direction::Up)?;
         self.exit_of(self.policies.get(policy)?, Direction::Up).class
     }
 
@@ -288,11 +289,11 @@ impl Gateway {
     }
 }
 
-/// Whether `packet` is for this network and no other, so that the other end of a trunk could not have it:
+/// Whether `id` is for this network and no other, so that the other end of a trunk could not have it:
 /// what is not IP, such as ARP, and IP to a group, to a link-local address, or to all.
-pub(super) fn stays_here(packet: &Packet) -> bool {
-    packet.network == Network::Opaque
-        || match packet.key.dst.address() {
+pub(super) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
+    pool[id].network == Network::Opaque
+        || match pool.outermost(id).dst.address() {
             IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),
             IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
         }

@@ -268,7 +268,13 @@ impl PacketPool {
     /// The key of the outermost header of a packet.
     #[must_use]
     pub fn outermost(&self, id: &PacketId) -> FlowKey {
-        self.outer(id).and_then(Outer::key).unwrap_or(self[id].key)
+        self.outer(id).and_then(Outer::key).unwrap_or_else(|| self[id].key)
+    }
+
+    /// Returns `true` if the packet is in a tunnel.
+    #[must_use]
+    pub fn is_tunnelled(&self, id: &PacketId) -> bool {
+        self.outer(id).is_some_and(|outer| !outer.tunnels().is_empty())
     }
 
     /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates room for all packets.

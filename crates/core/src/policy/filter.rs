@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, FlowKey, Packet, Protocol};
+use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
@@ -25,8 +25,13 @@ pub struct Filter {
     pub dscp: Vec<Range<u8>>,
     /// Outermost VLAN identifiers.
     pub vlan: Vec<Range<u16>>,
+    /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
+    pub inner_vlan: Vec<Range<u16>>,
     /// The way it crosses the gateway; `None` for both.
     pub direction: Option<Direction>,
+    /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
+    /// differ for packets in tunnels. DS codepoint and VLAN are always those of the outermost headers.
+    pub inner: bool,
 }
 
 /// The values from `first` to `last`, both included.
@@ -43,10 +48,22 @@ pub(super) const IPV4: Range<u128> =
     Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
 
 impl Filter {
-    /// Whether `packet`, crossing in `direction`, is one of them.
+    /// Whether `packet`, crossing in `direction` in no tunnel, is one of them.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
-        let key = &packet.key;
+        self.matches_inside(packet, None, direction)
+    }
+
+    /// Whether `packet`, crossing in `direction` behind the headers `outer`, is one of them.
+    #[must_use]
+    pub fn matches_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> bool {
+        let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
+        let key = &outermost.unwrap_or(packet.key);
         self.accepts(protocol_number(key))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
@@ -54,6 +71,7 @@ impl Filter {
             && within(&self.dst_port, key.dst.port)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
+            && within(&self.inner_vlan, second_vlan(outer))
             && self.direction.is_none_or(|only| only == direction)
     }
 
@@ -76,6 +94,11 @@ impl Filter {
     /// Returns `true` if the filter has a condition on a port.
     const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
+    }
+
+    /// Returns `true` if the filter has a condition that depends on the header it is matched with.
+    pub(super) const fn asks_for_key(&self) -> bool {
+        self.asks_for_ip() || self.asks_for_ports() || !self.protocol.is_empty()
     }
 
     /// Returns `true` if the filter names protocols or ports.
@@ -111,13 +134,15 @@ impl Filter {
     /// May say no where only several values together show it: never yes where one packet differs.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        self.direction.is_none_or(|only| other.direction == Some(only))
+        (self.inner == other.inner || !self.asks_for_key())
+            && self.direction.is_none_or(|only| other.direction == Some(only))
             && contains(&self.src, &other.src)
             && contains(&self.dst, &other.dst)
             && contains(&self.src_port, &other.src_port)
             && contains(&self.dst_port, &other.dst_port)
             && contains(&self.dscp, &other.dscp)
             && contains(&self.vlan, &other.vlan)
+            && contains(&self.inner_vlan, &other.inner_vlan)
             && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
@@ -132,6 +157,7 @@ impl Filter {
             breadth(&self.protocol, 8),
             breadth(&self.dscp, 6),
             breadth(&self.vlan, 12),
+            breadth(&self.inner_vlan, 12),
             self.direction.map_or(ANY, |_| (1, 0)),
         ];
         Specificity {
@@ -144,6 +170,11 @@ impl Filter {
 /// The IP protocol of packets with this key, as filters see it; [`OPAQUE_NUMBER`] of frames without IP.
 pub(super) fn protocol_number(key: &FlowKey) -> u16 {
     if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
+}
+
+/// The second VLAN identifier of a packet behind the headers `outer`.
+pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
+    outer.map_or(NO_VLAN, |outer| outer.second_vlan)
 }
 
 /// The protocol of frames without IP: one more than the last IP protocol.
@@ -161,7 +192,7 @@ const OPAQUE_NUMBER: u16 = 256;
 pub struct Specificity {
     pinned: u32,
     /// Values accepted beyond the first, by field.
-    others: Reverse<[u128; 8]>,
+    others: Reverse<[u128; 9]>,
 }
 
 impl Specificity {

@@ -5,8 +5,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-use super::filter::{Filter, Range, merged, protocol_number};
-use crate::packet::{Direction, Packet, slot};
+use super::filter::{Filter, Range, merged, protocol_number, second_vlan};
+use crate::packet::{Direction, FlowKey, Outer, Packet, slot};
 
 /// Finds the first filter that matches a packet.
 ///
@@ -31,10 +31,17 @@ pub(super) struct Index {
     sets: Sets,
     /// The filter of each bit, ascending within a block; [`NOBODY`] for unused bits.
     filters: Vec<u32>,
+    /// A filter reads inner headers.
+    inner: bool,
 }
 
-/// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction.
-const NUMBERS: usize = 6;
+/// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header, second VLAN.
+const NUMBERS: usize = 8;
+
+/// The header by which a packet is looked up: the only one, or of a packet in a tunnel one of two.
+const ONLY: u16 = 0;
+const OUTERMOST: u16 = 1;
+const INNERMOST: u16 = 2;
 
 /// The intervals of a field.
 #[derive(Clone, Debug)]
@@ -73,21 +80,46 @@ impl Index {
     pub(super) fn new(filters: &[&Filter]) -> Self {
         let layout = layout(filters);
         let mut builder = Builder::new(&layout);
-        let fields: Vec<_> = filters.iter().map(|filter| numbers(filter)).collect();
+        let inner = filters.iter().any(|filter| filter.inner);
+        let fields: Vec<_> = filters.iter().map(|filter| numbers(filter, inner)).collect();
         let mut addresses =
             [builder.axis(|nth| &filters[nth].src[..]), builder.axis(|nth| &filters[nth].dst[..])];
         let mut numbers = std::array::from_fn(|field| builder.axis(|nth| &fields[nth][field][..]));
         let axes = rank(&mut addresses, &mut numbers);
-        Self { addresses, numbers, axes, sets: builder.sets, filters: layout }
+        Self { addresses, numbers, axes, sets: builder.sets, filters: layout, inner }
     }
 
-    /// The first filter that matches `packet`, crossing in `direction`.
-    pub(super) fn first(&self, packet: &Packet, direction: Direction) -> Option<u32> {
-        let key = &packet.key;
+    /// The first filter that matches `packet`, crossing in `direction` behind the headers `outer`.
+    pub(super) fn first(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<u32> {
+        let second = second_vlan(outer);
+        let Some(outermost) = outer.and_then(Outer::key) else {
+            return self.first_by((&packet.key, ONLY), packet, second, direction);
+        };
+        let first = self.first_by((&outermost, OUTERMOST), packet, second, direction);
+        if !self.inner {
+            return first;
+        }
+        let inside = self.first_by((&packet.key, INNERMOST), packet, second, direction);
+        [first, inside].into_iter().flatten().min()
+    }
+
+    /// The first filter that matches `packet`, with the `second` VLAN identifier, by a header with `key`.
+    fn first_by(
+        &self,
+        (key, header): (&FlowKey, u16),
+        packet: &Packet,
+        second: u16,
+        direction: Direction,
+    ) -> Option<u32> {
         let protocol = protocol_number(key);
         let way = u16::from(direction == Direction::Down);
-        let numbers =
-            [key.src.port, key.dst.port, protocol, u16::from(packet.dscp), packet.vlan, way];
+        let (ports, dscp) = ((key.src.port, key.dst.port), packet.dscp.into());
+        let numbers = [ports.0, ports.1, protocol, dscp, packet.vlan, way, header, second];
         let mut sets = [0; NUMBERS + 2];
         for (axis, value) in self.addresses.iter().zip([key.src.number(), key.dst.number()]) {
             if let Some(axis) = axis {
@@ -139,7 +171,7 @@ impl Index {
         for (axis, ranges) in self.addresses.iter().zip([&narrow.src, &narrow.dst]) {
             sets.extend(axis.iter().flat_map(|axis| axis.sets_of_ends(ranges)));
         }
-        for (axis, ranges) in self.numbers.iter().zip(numbers(narrow)) {
+        for (axis, ranges) in self.numbers.iter().zip(numbers(narrow, self.inner)) {
             sets.extend(axis.iter().flat_map(|axis| axis.sets_of_ends(&ranges)));
         }
         let mut best = nth;
@@ -188,8 +220,9 @@ fn layout(filters: &[&Filter]) -> Vec<u32> {
     layout
 }
 
-/// What `filter` asks of each number, in the order of [`Index::first`].
-fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
+/// What `filter` asks of each number, in the order of [`Index::first`]. The header counts only if some filter
+/// reads `inner` headers.
+fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     let wide = |range: &Range<u8>| Range { first: range.first.into(), last: range.last.into() };
     let way = filter.direction.map(|only| u16::from(only == Direction::Down));
     [
@@ -199,7 +232,18 @@ fn numbers(filter: &Filter) -> [Vec<Range<u16>>; NUMBERS] {
         filter.dscp.iter().map(wide).collect(),
         filter.vlan.clone(),
         way.map(|way| Range { first: way, last: way }).into_iter().collect(),
+        if inner { headers(filter) } else { Vec::new() },
+        filter.inner_vlan.clone(),
     ]
+}
+
+/// The headers that `filter` reads. Empty if it accepts any header.
+fn headers(filter: &Filter) -> Vec<Range<u16>> {
+    if !filter.asks_for_key() {
+        return Vec::new();
+    }
+    let other = if filter.inner { INNERMOST } else { OUTERMOST };
+    [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
 
 /// Puts the axes into the order of density; says how many there are.

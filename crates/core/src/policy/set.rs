@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::index::Index;
 use super::{ClassSet, Filter, Policy};
-use crate::packet::{Direction, Packet, number, slot};
+use crate::packet::{Direction, Outer, Packet, number, slot};
 
 /// A policy's place in its set: 0 takes precedence over all others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -87,10 +87,21 @@ impl PolicySet {
         &self.classes
     }
 
-    /// The policy `packet` belongs to, crossing in `direction`.
+    /// The policy `packet` belongs to, crossing in `direction` in no tunnel.
     #[must_use]
     pub fn lookup(&self, packet: &Packet, direction: Direction) -> Option<PolicyIndex> {
-        self.index.first(packet, direction).map(PolicyIndex)
+        self.lookup_inside(packet, None, direction)
+    }
+
+    /// The policy `packet` belongs to, crossing in `direction` behind the headers `outer`.
+    #[must_use]
+    pub fn lookup_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> Option<PolicyIndex> {
+        self.index.first(packet, outer, direction).map(PolicyIndex)
     }
 
     /// Whether the DS codepoint decides anything: then packets of one flow may belong to different
@@ -112,13 +123,23 @@ impl PolicySet {
         self.has_markings
     }
 
-    /// Every policy that matches `packet`, the one it belongs to first; looks at each of them.
+    /// Every policy that matches `packet` in no tunnel, the one it belongs to first; looks at each of them.
     pub fn matching(
         &self,
         packet: &Packet,
         direction: Direction,
     ) -> impl Iterator<Item = PolicyIndex> {
-        let matches = move |policy: &Policy| policy.filter.matches(packet, direction);
+        self.matching_inside(packet, None, direction)
+    }
+
+    /// Every policy that matches `packet` behind the headers `outer`, the one it belongs to first.
+    pub fn matching_inside(
+        &self,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> impl Iterator<Item = PolicyIndex> {
+        let matches = move |policy: &Policy| policy.filter.matches_inside(packet, outer, direction);
         self.iter().filter(move |(_, policy)| matches(policy)).map(|(at, _)| at)
     }
 
@@ -140,11 +161,17 @@ impl PolicySet {
         self.policies.get(index.index())
     }
 
-    /// The weight of the flow of `packet` under the policy at `index`.
+    /// The weight of the flow of `packet`, behind the headers `outer`, under the policy at `index`.
     #[must_use]
-    pub fn weight_of(&self, index: PolicyIndex, packet: &Packet, direction: Direction) -> u32 {
+    pub fn weight_of(
+        &self,
+        index: PolicyIndex,
+        packet: &Packet,
+        outer: Option<&Outer>,
+        direction: Direction,
+    ) -> u32 {
         let conditioning = self.get(index).and_then(|policy| policy.action.conditioning());
-        conditioning.map_or(1, |conditioning| conditioning.weight_of(packet, direction))
+        conditioning.map_or(1, |conditioning| conditioning.weight_of(packet, outer, direction))
     }
 
     /// The place of the policy called `name`.

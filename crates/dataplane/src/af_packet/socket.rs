@@ -9,6 +9,7 @@ use tidegate_core::PacketId;
 use tidegate_wire::VlanTag;
 
 use super::BATCH;
+use super::queue::Waiting;
 use crate::interface::{check, open};
 use crate::memory::PacketMemory;
 use crate::vnet::VnetHeader;
@@ -41,8 +42,8 @@ pub(super) trait Socket {
     /// Receives up to a batch of frames into nowhere; says how many.
     fn discard(&self) -> io::Result<usize>;
 
-    /// Sends the first `len` bytes of the frame of each packet, in order; says how many it took.
-    fn send(&self, memory: &PacketMemory, frames: &[(PacketId, u32)]) -> io::Result<usize>;
+    /// Sends `frames` in order; says how many it took.
+    fn send(&self, memory: &PacketMemory, frames: &[Waiting]) -> io::Result<usize>;
 
     /// Frames lost for lack of room since this was last asked.
     fn overflows(&self) -> u64;
@@ -158,13 +159,11 @@ impl Socket for PacketSocket {
         batch.receive(&self.0, BATCH)
     }
 
-    fn send(&self, memory: &PacketMemory, frames: &[(PacketId, u32)]) -> io::Result<usize> {
+    fn send(&self, memory: &PacketMemory, frames: &[Waiting]) -> io::Result<usize> {
         let mut batch = Batch::new();
-        for (n, (packet, len)) in frames.iter().take(BATCH).enumerate() {
-            let frame = memory.frame(packet);
-            let span = crate::memory::span(memory.size(), frame.offset, *len);
-            let start = memory.start(packet).wrapping_add(span.start);
-            batch.frame(n, start, span.len(), frame.vnet.to_send());
+        for (n, frame) in frames.iter().take(BATCH).enumerate() {
+            let (start, len, vnet) = frame.parts(memory);
+            batch.frame(n, start.cast_mut(), len, vnet);
         }
         batch.send(&self.0, frames.len().min(BATCH))
     }
@@ -240,7 +239,8 @@ impl Batch {
         self.link(n, 0);
         let count = libc::c_uint::try_from(n).unwrap_or(0);
         let (fd, messages) = (socket.as_raw_fd(), self.messages.as_mut_ptr());
-        // SAFETY: as in `receive`; the kernel only reads what the messages point at.
+        // SAFETY: as in `receive`, or in a vector of a frame that the caller lends; the kernel only reads
+        // what the messages point at.
         PacketSocket::messages(unsafe { libc::sendmmsg(fd, messages, count, libc::MSG_DONTWAIT) })
     }
 

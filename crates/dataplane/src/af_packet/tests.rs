@@ -3,14 +3,19 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 
 use proptest::prelude::*;
+use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
 use tidegate_core::{Packet, PacketId, PacketPool, Reason, Time};
-use tidegate_wire::VlanTag;
+use tidegate_wire::build::{Frame as Built, Transport};
+use tidegate_wire::{Completed, VlanTag, complete_checksum, describe};
 
+use super::queue::{ATTEMPTS, Waiting};
 use super::socket::{Arrival, Socket};
-use super::{ATTEMPTS, BATCH, PacketPort};
+use super::{BATCH, PacketPort};
 use crate::memory::{Frame, PacketMemory};
+use crate::port::Refusal;
 use crate::vnet::VnetHeader;
 
 /// A socket whose answers are laid out in advance; without one it has nothing, and takes anything.
@@ -22,6 +27,10 @@ struct Fake {
     sending: RefCell<VecDeque<Result<usize, i32>>>,
     /// First byte of each frame that was sent.
     sent: RefCell<Vec<u8>>,
+    /// The bytes of each frame that was sent.
+    frames: RefCell<Vec<Vec<u8>>>,
+    /// Frames that begin with these bytes are refused, as a filter of the interface does.
+    bad: RefCell<Vec<u8>>,
     calls: RefCell<u32>,
 }
 
@@ -49,11 +58,18 @@ impl Socket for Fake {
         answer.map(|frames| frames.len()).map_err(io::Error::from_raw_os_error)
     }
 
-    fn send(&self, memory: &PacketMemory, frames: &[(PacketId, u32)]) -> io::Result<usize> {
+    fn send(&self, memory: &PacketMemory, frames: &[Waiting]) -> io::Result<usize> {
         let answer = self.sending.borrow_mut().pop_front().unwrap_or(Ok(usize::MAX));
         let taken = answer.map_err(io::Error::from_raw_os_error)?.min(frames.len()).min(BATCH);
-        let first = |(packet, len): &(PacketId, u32)| memory.bytes(packet, *len)[0];
-        self.sent.borrow_mut().extend(frames[..taken].iter().map(first));
+        let bad = self.bad.borrow();
+        let good = frames[..taken].iter().map(|it| it.to_vec(memory));
+        let good: Vec<_> = good.take_while(|it| !bad.contains(&it[0])).collect();
+        let taken = good.len();
+        if taken == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+        }
+        self.sent.borrow_mut().extend(good.iter().map(|it| it[0]));
+        self.frames.borrow_mut().extend(good);
         Ok(taken)
     }
 
@@ -69,7 +85,7 @@ struct Bench {
 
 impl Bench {
     fn new(buffers: u32) -> Self {
-        let memory = PacketMemory::new(buffers, PacketMemory::SMALLEST).unwrap();
+        let memory = PacketMemory::new(buffers, 8_192).unwrap();
         let port = PacketPort::new(Fake::default(), memory);
         Self { port, pool: PacketPool::with_capacity(buffers) }
     }
@@ -91,6 +107,35 @@ impl Bench {
             self.port.send(&mut self.pool, packet);
         }
         self.port.flush(&mut self.pool);
+    }
+
+    /// Hands over a frame of 60 bytes that begins with `first`, of this flow.
+    fn send_of(&mut self, flow: u16, first: u8) {
+        let src = Endpoint::v4([10, 0, 0, 1], flow);
+        let key = FlowKey { src, protocol: Protocol::UDP, ..FlowKey::default() };
+        let packet = self.pool.insert(Packet { len: 60, key, ..Packet::default() }).unwrap();
+        self.port.memory.set_frame(&packet, Frame::default());
+        self.port.memory.bytes_mut(&packet, 60)[0] = first;
+        self.port.send(&mut self.pool, packet);
+    }
+
+    /// Hands over a super-packet with segments of this size, its transport header at `transport`.
+    fn send_super(&mut self, frame: &[u8], size: u16, transport: u16) {
+        let packet = self.pool.reserve().unwrap();
+        let (flags, csum_offset) = (1, 16);
+        let vnet = VnetHeader {
+            gso_type: 1,
+            gso_size: size,
+            flags,
+            csum_start: transport,
+            csum_offset,
+            ..VnetHeader::default()
+        };
+        self.port.memory.set_frame(&packet, Frame { offset: 0, vnet });
+        let len = u32::try_from(frame.len()).unwrap();
+        self.port.memory.bytes_mut(&packet, len).copy_from_slice(frame);
+        describe(frame, len, &mut self.pool[&packet]);
+        self.port.send(&mut self.pool, packet);
     }
 
     fn receive(&mut self) -> Option<PacketId> {
@@ -120,6 +165,128 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
     (1..ATTEMPTS).for_each(|_| bench.port.flush(&mut bench.pool));
     assert_eq!(*bench.port.socket.sent.borrow(), [1]);
     assert_eq!(bench.port.counters().drops.of(Reason::Refused), 1);
+}
+
+/// The frames of eight flows are refused, and the ninth flow does not wait for them.
+///
+/// Kills: a refused frame that stays the first until it is dropped; fewer probes than refused flows; a queue that
+/// refused frames fill.
+#[test]
+fn flows_the_interface_refuses_stop_no_other() {
+    let mut bench = Bench::new(256);
+    *bench.port.socket.bad.borrow_mut() = (100..108).collect();
+    for round in 0..20 {
+        for bad in 0..8_u8 {
+            bench.send_of(bad.into(), 100 + bad);
+        }
+        bench.send_of(99, round);
+        bench.port.flush(&mut bench.pool);
+        assert_eq!(bench.port.socket.sent.borrow().last(), Some(&round), "in its own turn");
+    }
+    for _ in 0..ATTEMPTS {
+        bench.port.flush(&mut bench.pool);
+    }
+    let counters = bench.port.counters();
+    assert_eq!((counters.sent, counters.drops.of(Reason::Refused)), (20, 160));
+    let refused = counters.refused.unwrap();
+    assert!(refused.key.src.port < 8 && refused.why == Refusal::Kernel(libc::ENOBUFS));
+    assert_eq!((refused.len, bench.pool.in_use(), bench.port.outgoing.len()), (60, 0, 0));
+}
+
+/// Kills: a frame dropped, or its flow moved back, although nothing was taken after it.
+#[test]
+fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
+    let mut bench = Bench::new(64);
+    bench.sending((0..200).map(|_| Err(libc::ENOBUFS)));
+    for first in 0..24 {
+        bench.send_of(u16::from(first % 12), first);
+    }
+    // Each look offers the frames of nine flows at most.
+    for _ in 0..20 {
+        bench.port.flush(&mut bench.pool);
+    }
+    assert_eq!(bench.port.socket.sent.borrow().len(), 0);
+    bench.sending([]);
+    bench.port.flush(&mut bench.pool);
+    assert_eq!(*bench.port.socket.sent.borrow(), (0..24).collect::<Vec<u8>>());
+    assert_eq!(bench.port.counters().drops.total(), 0);
+}
+
+/// Kills: a super-packet of a tunnel given to the kernel; its pieces in another order than it came in.
+#[test]
+fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
+    let mut bench = Bench::new(16);
+    let inner = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") };
+    let mut vxlan = Built::udp(end("10.0.0.1:9"), end("10.0.0.2:4789"));
+    vxlan.payload = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &inner.bytes()].concat();
+    let transport = 14 + 20 + 8 + 8 + 14 + 20;
+    bench.send_of(1, 200);
+    bench.send_super(&vxlan.bytes(), 1_000, transport);
+    bench.send_of(1, 201);
+    let plain = inner.bytes();
+    bench.send_super(&plain, 1_000, 34);
+    bench.port.flush(&mut bench.pool);
+    let frames = bench.port.socket.frames.borrow();
+    let lens: Vec<_> = frames.iter().map(Vec::len).collect();
+    let headers = usize::from(transport) + 20;
+    let (whole, last) = (headers + 1_000, headers + 500);
+    assert_eq!(lens, [60, whole, whole, whole, last, 60, plain.len()], "the plain one is whole");
+    assert_eq!((frames[0][0], frames[5][0]), (200, 201));
+    let counters = bench.port.counters();
+    assert_eq!((counters.sent, counters.split, bench.pool.in_use()), (7, 1, 0));
+}
+
+/// Kills: a super-packet that cannot be split given to the kernel whole, or not named.
+#[test]
+fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
+    let mut bench = Bench::new(16);
+    let inner = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") };
+    let mut gre = Built::ip("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), {
+        Transport::Other(47)
+    });
+    // The tunnel numbers its packets.
+    gre.payload = [&[0x10, 0, 8, 0, 0, 0, 0, 1][..], &inner.bytes()[14..]].concat();
+    bench.send_super(&gre.bytes(), 1_000, 14 + 20 + 8 + 20);
+    bench.send_of(1, 200);
+    bench.port.flush(&mut bench.pool);
+    assert_eq!(*bench.port.socket.sent.borrow(), [200]);
+    let counters = bench.port.counters();
+    assert_eq!((counters.drops.of(Reason::Refused), counters.split), (1, 0));
+    assert_eq!(counters.refused.map(|it| it.why), Some(Refusal::Whole));
+    assert_eq!(bench.pool.in_use(), 0);
+}
+
+/// Kills: the kernel left to complete it, which puts a sum of 16 bits into the first half of the field.
+#[test]
+fn an_sctp_checksum_left_to_the_interface_is_completed() {
+    let mut bench = Bench::new(16);
+    let mut sctp = Built::ip("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), {
+        Transport::Other(132)
+    });
+    sctp.payload = b"\x13\x88\x01\xbb\0\0\0\0\0\0\0\0chunks..".to_vec();
+    let frame = sctp.bytes();
+    let packet = bench.pool.reserve().unwrap();
+    let vnet = VnetHeader { flags: 1, csum_start: 34, csum_offset: 8, ..VnetHeader::default() };
+    bench.port.memory.set_frame(&packet, Frame { offset: 0, vnet });
+    let len = u32::try_from(frame.len()).unwrap();
+    bench.port.memory.bytes_mut(&packet, len).copy_from_slice(&frame);
+    describe(&frame, len, &mut bench.pool[&packet]);
+    bench.port.send(&mut bench.pool, packet);
+    assert!(bench.port.outgoing.from(0)[0].parts(&bench.port.memory).2 == VnetHeader::default());
+    bench.port.flush(&mut bench.pool);
+    let mut expected = frame.clone();
+    let mut about = Packet::default();
+    describe(&expected, len, &mut about);
+    assert_eq!(complete_checksum(&mut expected, &about), Completed::Some);
+    assert_eq!(bench.port.socket.frames.borrow()[..], [expected]);
+}
+
+fn end(address: &str) -> SocketAddr {
+    address.parse().unwrap()
+}
+
+fn tcp(src: &str, dst: &str) -> Built {
+    Built::tcp(end(src), end(dst))
 }
 
 #[test]
@@ -260,7 +427,7 @@ fn what_is_to_be_done_to_a_frame_goes_with_it() {
 proptest! {
     /// Whatever the interface answers, each frame is sent once or dropped once, and in order.
     ///
-    /// Kills: releasing one frame more than was sent; going on after "no room" with the frame behind.
+    /// Kills: releasing one frame more than was sent; going on after "no room" with the frame behind in its flow.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
         answers in prop::collection::vec(prop_oneof![
@@ -283,5 +450,40 @@ proptest! {
         prop_assert_eq!(counters.sent + counters.drops.total(), u64::from(frames));
         prop_assert_eq!(u64::try_from(sent.len()).unwrap(), counters.sent);
         prop_assert_eq!(bench.pool.in_use(), 0);
+    }
+
+    /// Whatever the interface answers and whichever flows it refuses, each frame is sent once or dropped once, and each
+    /// flow stays in order.
+    ///
+    /// Kills: a refused frame moved without the rest of its flow; the place of an offered frame kept for the next batch.
+    #[test]
+    fn each_flow_stays_in_order_whatever_is_refused(
+        answers in prop::collection::vec(prop_oneof![
+            4 => (1_usize..5).prop_map(Ok),
+            2 => Just(Err(libc::ENOBUFS)),
+            1 => Just(Err(libc::EMSGSIZE)),
+            1 => Just(Err(libc::EINTR)),
+        ], 0..60),
+        bad in prop::collection::vec(0_u8..100, 0..6),
+        flows in prop::collection::vec(0_u16..12, 1..100),
+    ) {
+        let mut bench = Bench::new(128);
+        bench.sending(answers);
+        *bench.port.socket.bad.borrow_mut() = bad;
+        for (first, flow) in (0..).zip(&flows) {
+            bench.send_of(*flow, first);
+        }
+        for _ in 0..100 * ATTEMPTS {
+            bench.port.flush(&mut bench.pool);
+        }
+        let counters = bench.port.counters();
+        let frames = u64::try_from(flows.len()).unwrap();
+        prop_assert_eq!(counters.sent + counters.drops.total(), frames);
+        prop_assert_eq!((bench.pool.in_use(), bench.port.outgoing.len()), (0, 0));
+        let sent = bench.port.socket.sent.borrow();
+        for flow in 0..12 {
+            let own = sent.iter().filter(|first| flows[usize::from(**first)] == flow);
+            prop_assert!(own.is_sorted_by(|a, b| a < b));
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
-use tidegate_wire::complete_checksum;
+use tidegate_wire::{Completed, complete_checksum};
 
 use super::ring::Consumer;
 use super::socket::{Copying, Socket};
@@ -134,7 +134,10 @@ impl Port for AfXdp {
         frame::arrive(&self.memory, pool, &packet, arrived.len, now, &mut self.counters);
         if self.unfinished {
             let frame = &mut self.memory.bytes_mut(&packet, arrived.len);
-            complete_checksum(frame, &pool[&packet]);
+            if complete_checksum(frame, &pool[&packet]) == Completed::TooDeep {
+                self.counters.unfinished += 1;
+                self.counters.unfinished_at = now;
+            }
         }
         Some(packet)
     }

@@ -380,8 +380,8 @@ impl TrunkPort {
     /// Learns who sends `packet`, if that is of use.
     pub(super) fn learn(&mut self, pool: &PacketPool, packet: &PacketId) {
         if self.carries {
-            let described = &pool[packet];
-            self.stations.learn(&self.memory.bytes(packet, described.len), described);
+            let described = Packet { key: pool.outermost(packet), ..pool[packet] };
+            self.stations.learn(&self.memory.bytes(packet, described.len), &described);
         }
     }
 }
@@ -391,12 +391,13 @@ fn finished(going: &Going) -> Option<Vec<Vec<u8>>> {
     if going.vnet.is_fragmented() {
         return None;
     }
+    let (span, link) = (going.vnet.checksum_span(), going.link.len());
     if let Some(size) = going.vnet.segment_size() {
-        return split::segments(&going.bytes, &going.described, size);
+        let transport = span.and_then(|(start, _)| start.checked_sub(link));
+        return split::segments(&going.bytes, size, transport);
     }
     let mut bytes = going.bytes.clone();
-    if let Some((start, field)) = going.vnet.checksum_span() {
-        let link = going.link.len();
+    if let Some((start, field)) = span {
         let (start, field) = (start.checked_sub(link)?, field.checked_sub(link)?);
         finish_checksum(&mut bytes, start, field).then_some(())?;
     }

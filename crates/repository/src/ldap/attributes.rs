@@ -123,6 +123,7 @@ pub(super) const FIELDS: &[Field] = &[
     row(&[Trunk], "encapsulation", "tgEncapsulation", 50),
     row(&[Trunk], "mtu", "tgMtu", 51),
     row(&[Trunk], "vlan", "tgVlan", 52),
+    row(&[Policy], "match.inner", "tgMatchInner", 60),
 ];
 
 #[cfg(test)]

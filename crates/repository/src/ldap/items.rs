@@ -341,7 +341,17 @@ mod tests {
     fn matches() -> impl Strategy<Value = Value> {
         let value = prop_oneof![3 => scalars(), 1 => prop::collection::vec(scalars(), 0..3).prop_map(Value::Array)];
         let name = prop::sample::select(
-            &["src", "dst", "src_port", "dst_port", "protocol", "dscp", "vlan", "direction"][..],
+            &[
+                "src",
+                "dst",
+                "src_port",
+                "dst_port",
+                "protocol",
+                "dscp",
+                "vlan",
+                "direction",
+                "inner",
+            ][..],
         );
         prop::collection::btree_map(name, value, 0..6).prop_map(|map| {
             Value::Table(map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())

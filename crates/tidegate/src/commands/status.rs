@@ -224,10 +224,16 @@ fn show_flows(flows: &[Flow]) -> String {
             it.policy.clone().unwrap_or_else(|| "-".to_owned()),
             size(it.offered.bytes),
             format!("{}+{}", rtt(it.rtt_lan_us), rtt(it.rtt_wan_us)),
-            it.limit.clone(),
+            inside(it),
         ]
     }));
     columns(&rows)
+}
+
+/// The limit of `flow`, and the tunnels it is in.
+fn inside(flow: &Flow) -> String {
+    let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));
+    flow.limit.clone() + &tunnels.collect::<String>()
 }
 
 fn rtt(us: Option<u64>) -> String {

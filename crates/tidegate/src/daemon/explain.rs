@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, NO_VLAN, Network, Packet, Protocol};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Packet, Protocol, Tunnel, TunnelKind,
+};
 use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, Range, parse};
 
 use super::policy_set;
@@ -16,13 +18,15 @@ use crate::output::Failure;
 pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanation, Failure> {
     let set = policy_set(config)?;
     let (packet, direction) = packet(question)?;
-    let matching: Vec<_> = set.matching(&packet, direction).filter_map(|it| set.get(it)).collect();
+    let outer = outer(question)?;
+    let matching = set.matching_inside(&packet, outer.as_ref(), direction);
+    let matching: Vec<_> = matching.filter_map(|it| set.get(it)).collect();
     let winner = matching.first().copied();
     Ok(Explanation {
         policy: winner.map(|policy| policy.name.clone()),
         action: winner.map_or_else(|| "pass: no policy is for it".to_owned(), action),
         why: why(&matching),
-        policies: candidates(&set, &packet, direction),
+        policies: candidates(&set, (&packet, outer.as_ref()), direction),
         charged: LENGTHS.map(|ip_bytes| charged(config, &packet, ip_bytes)).to_vec(),
         flows: Vec::new(),
     })
@@ -78,22 +82,26 @@ fn why(matching: &[&Policy]) -> String {
     format!("{w} and {o} are equally specific, and {w} comes first in the alphabet")
 }
 
-fn candidates(set: &PolicySet, packet: &Packet, direction: Direction) -> Vec<Candidate> {
+/// A packet and its outer headers.
+type Seen<'a> = (&'a Packet, Option<&'a Outer>);
+
+fn candidates(set: &PolicySet, packet: Seen<'_>, direction: Direction) -> Vec<Candidate> {
     let candidate = |policy: &Policy| Candidate {
         policy: policy.name.clone(),
         priority: policy.priority,
-        matches: policy.filter.matches(packet, direction),
+        matches: policy.filter.matches_inside(packet.0, packet.1, direction),
         differs_in: differs_in(&policy.filter, packet, direction),
     };
     set.policies().iter().map(candidate).collect()
 }
 
 /// The first field of `filter` that keeps it from matching.
-fn differs_in(filter: &Filter, packet: &Packet, direction: Direction) -> Option<String> {
-    if filter.matches(packet, direction) {
+fn differs_in(filter: &Filter, packet: Seen<'_>, direction: Direction) -> Option<String> {
+    let matches = |filter: &Filter| filter.matches_inside(packet.0, packet.1, direction);
+    if matches(filter) {
         return None;
     }
-    let any = Filter::default;
+    let any = || Filter { inner: filter.inner, ..Filter::default() };
     let alone = [
         ("direction", Filter { direction: filter.direction, ..any() }),
         ("protocol", Filter { protocol: filter.protocol.clone(), ..any() }),
@@ -103,8 +111,9 @@ fn differs_in(filter: &Filter, packet: &Packet, direction: Direction) -> Option<
         ("dst_port", Filter { dst_port: filter.dst_port.clone(), ..any() }),
         ("dscp", Filter { dscp: filter.dscp.clone(), ..any() }),
         ("vlan", Filter { vlan: filter.vlan.clone(), ..any() }),
+        ("vlan.inner", Filter { inner_vlan: filter.inner_vlan.clone(), ..any() }),
     ];
-    let differs = alone.iter().find(|(_, filter)| !filter.matches(packet, direction));
+    let differs = alone.iter().find(|(_, filter)| !matches(filter));
     differs.map(|(name, _)| (*name).to_owned())
 }
 
@@ -150,6 +159,41 @@ fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     let network = if dst.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
     let vlan = question.vlan.unwrap_or(NO_VLAN);
     Ok((Packet { key, network, vlan, dscp: dscp.first, ..Packet::default() }, direction))
+}
+
+/// The headers around the packet: the second VLAN tag, and the tunnel that it is in.
+fn outer(question: &Question) -> Result<Option<Outer>, Failure> {
+    let mut outer = Outer::default();
+    outer.second_vlan = question.inner_vlan.unwrap_or(NO_VLAN);
+    if let Some(tunnel) = tunnel(question)? {
+        outer.push(tunnel);
+    }
+    Ok((!outer.is_empty()).then_some(outer))
+}
+
+fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
+    let (Some(src), Some(dst)) = (&question.tunnel_src, &question.tunnel_dst) else {
+        return Ok(None);
+    };
+    let bad = |message: String| Failure::input(Code::BadPacket, message);
+    let address = |text: &str| text.parse().map_err(|_| bad(format!("`{text}` is not an address")));
+    let (src, dst): (IpAddr, IpAddr) = (address(src)?, address(dst)?);
+    let kind = TunnelKind::ALL.into_iter().find(|it| it.name() == question.tunnel);
+    let kind = kind.ok_or_else(|| bad(format!("`{}` is no tunnel", question.tunnel)))?;
+    let inner_is_v4 =
+        question.dst.as_ref().or(question.src.as_ref()).is_some_and(|it| !it.contains(':'));
+    let (protocol, port) = match kind {
+        TunnelKind::Ip => (if inner_is_v4 { 4 } else { 41 }, None),
+        TunnelKind::Gre => (47, None),
+        TunnelKind::Vxlan => (17, Some(4789)),
+        TunnelKind::Geneve => (17, Some(6081)),
+        TunnelKind::GtpU => (17, Some(2152)),
+        TunnelKind::L2tp => (17, Some(1701)),
+        TunnelKind::Pseudowire => return Err(bad("a pseudowire has no addresses".to_owned())),
+    };
+    let (src, dst) = (endpoint(src, port), endpoint(dst, port));
+    let key = FlowKey { src, dst, protocol: Protocol(protocol) };
+    Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
 /// Both addresses; one that is not given is the unspecified one of the other's family.
@@ -237,5 +281,29 @@ mod tests {
         assert!(!only.matches(&flow("2001:db8::1", 443), Direction::Down));
         assert!(!only.matches(&flow("2001:db8::2", 443), Direction::Up));
         assert!(!only.matches(&flow("2001:db8::1", 80), Direction::Up));
+    }
+
+    /// Kills: the second tag left out of the packet, or of the fields in which a policy differs.
+    #[test]
+    fn the_second_tag_of_a_packet_decides() {
+        let text = "[gateway]\nlan = \"a\"\nwan = \"b\"\n[[policy]]\nname = \"customer\"\naction = \"pass\"\n\
+                    match = { vlan = { outer = 100, inner = 20 } }\n";
+        let config = crate::config::parse("it.toml", text, None).0.unwrap();
+        let ask = |inner_vlan| {
+            let question = Question {
+                dst: Some("10.0.0.1".to_owned()),
+                protocol: "tcp".to_owned(),
+                dscp: "DF".to_owned(),
+                direction: "up".to_owned(),
+                vlan: Some(100),
+                inner_vlan,
+                ..Question::default()
+            };
+            let explained = explain(&config, &question).unwrap();
+            (explained.policy, explained.policies[0].differs_in.clone())
+        };
+        assert_eq!(ask(Some(20)), (Some("customer".to_owned()), None));
+        assert_eq!(ask(Some(21)), (None, Some("vlan.inner".to_owned())));
+        assert_eq!(ask(None), (None, Some("vlan.inner".to_owned())));
     }
 }

@@ -115,6 +115,16 @@ fn link(status: &Status, page: &mut Page) {
     let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
     let help = "Times the interface refused to send.";
     page.metric("tidegate_port_send_errors_total", "counter", help, errors);
+    let refused = ports().map(|(port, count)| (port, float(count.refused)));
+    let help = "Frames dropped because the interface refused them.";
+    page.metric("tidegate_port_refused_frames_total", "counter", help, refused);
+    let split = ports().map(|(port, count)| (port, float(count.split)));
+    let help = "Super-packets split in software because the kernel could not.";
+    page.metric("tidegate_port_split_frames_total", "counter", help, split);
+    let unfinished = ports().map(|(port, count)| (port, float(count.unfinished)));
+    let help =
+        "Frames received whose checksums were unfinished and too deep in tunnels to be finished.";
+    page.metric("tidegate_port_unfinished_frames_total", "counter", help, unfinished);
     bypassed(status, page);
 }
 
@@ -325,7 +335,7 @@ mod tests {
 
     fn status() -> Status {
         let count = Count { packets: 3, bytes: 4_500 };
-        let port = Some(PortCount { ring_overflows: 1, receive_errors: 0, send_errors: 2 });
+        let port = Some(PortCount { ring_overflows: 1, send_errors: 2, ..PortCount::default() });
         let [idle, told, silent, no_socket] =
             [7, 5, 0, 1].map(|packets| Count { packets, bytes: 60 * packets });
         let bypassed = Some(Bypassed { idle, told, silent, no_socket });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::report::{ClassReport, FlowReport, Report};
-use tidegate_core::{Machine, PacketPool};
+use tidegate_core::{Machine, PacketPool, Time};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
@@ -39,10 +39,14 @@ pub(crate) struct Seen {
     pub(crate) ports: Vec<PortCounters>,
     /// How often the loop came back too late.
     pub(crate) hangs: u64,
+    /// The time of the last hang.
+    pub(crate) hung_at: Time,
     /// Frames of each port that went straight across, where they can.
     pub(crate) bypassed: Vec<Bypassed>,
     /// Whether frames go straight across because there is nothing to manage.
     pub(crate) passing: bool,
+    /// The instant.
+    pub(crate) now: Time,
 }
 
 /// Ports that are open, in the thread that drives them.
@@ -113,8 +117,10 @@ impl Plane {
             report,
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
+            hung_at: live.hung_at,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
+            now: live.now,
         })
         .await
     }

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use tidegate_core::ByReason;
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
     AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
-    UnresponsiveFlow,
+    TunnelReport, UnresponsiveFlow,
 };
+use tidegate_core::{ByReason, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
 use super::plane::Seen;
@@ -69,6 +69,9 @@ fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
         ring_overflows: port.ring_overflows,
         receive_errors: port.receive_errors,
         send_errors: port.send_errors,
+        refused: port.drops.of(Reason::Refused),
+        split: port.split,
+        unfinished: port.unfinished,
     });
     api::LinkDirection {
         received: count(seen.report.received[at]),
@@ -229,6 +232,7 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
     api::Flow {
         src: flow.src,
         dst: flow.dst,
+        tunnels: flow.tunnels.into_iter().map(tunnel).collect(),
         protocol: flow.protocol,
         direction: flow.direction.to_owned(),
         policy: flow.policy,
@@ -244,6 +248,10 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
         ignores_marks: flow.ignores_marks,
         limit,
     }
+}
+
+fn tunnel(it: TunnelReport) -> api::Tunnel {
+    api::Tunnel { kind: it.kind.to_owned(), id: it.id, src: it.src, dst: it.dst }
 }
 
 /// The limit of `flow` in words.
@@ -314,6 +322,7 @@ mod tests {
             let report = FlowReport {
                 src: "10.0.0.1:1".to_owned(),
                 dst: "10.0.0.2:2".to_owned(),
+                tunnels: Vec::new(),
                 protocol: 6,
                 direction: "up",
                 policy: policy.map(str::to_owned),

@@ -29,7 +29,7 @@ pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
 pub(super) fn look(
     frame: &mut Cursor<'_>,
     packet: &mut Packet,
-    outer: &mut Outer,
+    outer: &mut Option<Outer>,
 ) -> Result<(), Oddity> {
     for _ in 0..Outer::MOST {
         if !may_be(frame, packet) {
@@ -49,6 +49,7 @@ pub(super) fn look(
         }
         frame.ethertype = 0;
         let Inside { kind, id, vlan, .. } = inside;
+        let outer = outer.get_or_insert_default();
         outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
         (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
         (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);

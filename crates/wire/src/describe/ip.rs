@@ -107,6 +107,15 @@ struct Upper {
     authenticated: bool,
 }
 
+/// The protocol behind the extension headers that begin with `first` at `at`, and where its header is; and whether
+/// the packet is a fragment. `None` if a header is not whole.
+pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
+    let mut cursor = Cursor { at, ..Cursor::new(packet, packet.len()) };
+    let mut upper = Upper { protocol: first, fragment: false, authenticated: false };
+    pass_extensions(&mut cursor, &mut upper).ok()?;
+    Some((upper.protocol, cursor.at, upper.fragment))
+}
+
 /// Passes extension headers, as many as the frame has. `upper` begins with the number of the first one.
 /// Headers behind a fragment header are not passed, so that every fragment of a datagram has the same
 /// protocol in its key.

@@ -21,8 +21,8 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
             tag if ethertype::is_vlan(tag) => {
                 let tag = frame.take::<4>().ok_or(Oddity::Link)?;
                 let vlan = be16(tag[0], tag[1]) & VLAN_ID;
-                if packet.vlan == NO_VLAN && vlan != PRIORITY_ONLY {
-                    packet.vlan = vlan;
+                if vlan != PRIORITY_ONLY {
+                    note_vlan(frame, packet, vlan);
                 }
                 frame.ethertype = be16(tag[2], tag[3]);
             }
@@ -30,6 +30,15 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
         }
     }
     Err(Oddity::Depth)
+}
+
+/// Notes the identifier of a tag, of which the outermost two count.
+const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
+    if packet.vlan == NO_VLAN {
+        packet.vlan = vlan;
+    } else if frame.second_vlan == NO_VLAN {
+        frame.second_vlan = vlan;
+    }
 }
 
 /// Passes an IEEE 802.2 SNAP header, which carries an ethertype behind the length of the frame.

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use tidegate_core::Packet;
+
 use super::*;
 use crate::build::Frame;
 use crate::describe;
@@ -54,7 +56,8 @@ proptest! {
         }
         whole.ip_mut().unwrap().identification = 65_530;
         let (bytes, all) = packet(&whole);
-        let pieces = segments(&bytes, &all, size).unwrap();
+        let transport = Some(usize::from(all.transport_offset));
+        let pieces = segments(&bytes, size, transport).unwrap();
         prop_assert_eq!(pieces.len(), payload.div_ceil(size.into()).max(1));
         let (mut data, mut all_flags) = (Vec::<u8>::new(), Vec::new());
         for (number, piece) in (0u16..).zip(&pieces) {
@@ -116,10 +119,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_cut_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), size in any::<u16>(), fits in 0usize..100) {
-        let mut described = Packet { transport_offset: size % 80, ..Packet::default() };
-        for (network, protocol) in [(Network::Ipv4, Protocol::TCP), (Network::Ipv6, Protocol::UDP), (Network::Opaque, Protocol::TCP)] {
-            (described.network, described.key.protocol) = (network, protocol);
-            let _ = segments(&bytes, &described, size);
+        for transport in [None, Some(usize::from(size % 80))] {
+            let _ = segments(&bytes, size, transport);
+            let _ = frames(&bytes, size, transport);
         }
         let _ = fragments(&bytes, fits);
     }

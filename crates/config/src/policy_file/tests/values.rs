@@ -139,6 +139,30 @@ error[TG0015]: `4095` is not a VLAN identifier
   |                      ^^^^
   |
   = help: write a number from 1 to 4094, or a range such as "100-199""#;
+    an_inner_vlan_out_of_range_is_refused_and_a_third_tag: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+[[policy]]
+name = "web"
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+match = { vlan = { outer = 100, inner = 4095, third = 3 } }
+"# => r#"
+error[TG0015]: `4095` is not a VLAN identifier
+ --> office.toml:8:41
+  |
+8 | match = { vlan = { outer = 100, inner = 4095, third = 3 } }
+  |                                         ^^^^
+  |
+  = help: write a number from 1 to 4094, or a range such as "100-199"
+
+error[TG0002]: `third` is not a field of `vlan`
+ --> office.toml:8:47
+  |
+8 | match = { vlan = { outer = 100, inner = 4095, third = 3 } }
+  |                                               ^^^^^
+  |
+  = help: there are: outer, inner"#;
     an_empty_list_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -1,0 +1,234 @@
+//! Flows inside tunnels are flows of their own: in queues, for policies, and between hosts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{
+    Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+};
+use tidegate_core::policy::{
+    Action, Conditioning, FairBetween, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::FlowReport;
+use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+
+fn key(src: u8, dst: u8, port: u16, protocol: Protocol) -> FlowKey {
+    let (src, dst) = (Endpoint::v4([10, 0, 0, src], port), Endpoint::v4([10, 9, 0, dst], 80));
+    FlowKey { src, dst, protocol }
+}
+
+/// VXLAN with this identifier, from 192.0.2.1 to 198.51.100.1. The source port is that of one inner flow.
+fn vxlan(id: u32, port: u16) -> Outer {
+    let (src, dst) = ([192, 0, 2, 1], [198, 51, 100, 1]);
+    let (src, dst) = (Endpoint::v4(src, port), Endpoint::v4(dst, 4789));
+    let key = FlowKey { src, dst, protocol: Protocol::UDP };
+    let mut outer = Outer::default();
+    let kind = TunnelKind::Vxlan;
+    outer.push(Tunnel { key, kind, id: Some(id), vlan: NO_VLAN, may_edit: true });
+    outer
+}
+
+fn gateway(rate: Option<Rate>, queue: &str, policies: Vec<Policy>) -> Gateway {
+    let queue: QdiscSpec = toml::from_str::<toml::Table>(&format!("it = {queue:?}")).unwrap()["it"]
+        .clone()
+        .try_into()
+        .unwrap();
+    let config = GatewayConfig {
+        rate: [rate; 2],
+        overhead: Overhead::default(),
+        queue,
+        packets: 4_096,
+        flows: 64,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        trunks: Vec::new(),
+        seed: 1,
+        scheduler: Default::default(),
+    };
+    Gateway::new(&config, PolicySet::new(policies).unwrap(), Time::ZERO)
+}
+
+fn offer(
+    gateway: &mut Gateway,
+    now: Time,
+    port: PortId,
+    (key, len): (FlowKey, u32),
+    outer: Option<Outer>,
+) {
+    let packet = Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() };
+    let Some(id) = gateway.pool().insert(packet) else { return };
+    if let Some(outer) = outer {
+        gateway.pool().set_outer(&id, outer);
+    }
+    gateway.handle_packet(now, port, id);
+}
+
+fn flows(gateway: &Gateway) -> Vec<FlowReport> {
+    let mut survey = FlowSurvey::of_most(64);
+    while gateway.survey_flows(Time::ZERO, &mut survey) {
+        survey.sort();
+    }
+    survey.report()
+}
+
+/// The longest wait of a packet of 100 bytes every 50 ms behind 8 Mbit/s of another flow of its tunnel, where
+/// 5 Mbit/s depart.
+fn longest_wait(queue: &str, looked_inside: bool) -> Duration {
+    let mut gateway = gateway(Some(Rate::from_mbps(5)), queue, Vec::new());
+    let outer = vxlan(7, 40_000);
+    let seen =
+        |inner| if looked_inside { (inner, Some(outer)) } else { (outer.key().unwrap(), None) };
+    let mut longest = Duration::ZERO;
+    for tick in 0..2_000_u64 {
+        let now = Time::from_micros(tick * 1_000);
+        let (bulk, headers) = seen(key(1, 1, 5_000, Protocol::UDP));
+        offer(&mut gateway, now, Gateway::LAN, (bulk, 1_000), headers);
+        if tick % 50 == 0 {
+            let (small, headers) = seen(key(2, 1, 6_000, Protocol::UDP));
+            offer(&mut gateway, now, Gateway::LAN, (small, 100), headers);
+        }
+        while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
+            let packet = gateway.pool()[&id];
+            if packet.len == 100 {
+                longest = longest.max(now.since(packet.arrived));
+            }
+            gateway.pool().release(id);
+        }
+    }
+    longest
+}
+
+/// Kills: the flow of a packet in a tunnel found by its outer header.
+#[test]
+fn a_small_packet_does_not_wait_for_a_bulk_flow_of_its_tunnel() {
+    for queue in ["fq-codel", "per-flow"] {
+        let (inside, outside) = (longest_wait(queue, true), longest_wait(queue, false));
+        // A frame of the bulk flow takes 1.6 ms, and the test looks every millisecond.
+        assert!(inside <= Duration::from_millis(5), "{queue}: {inside:?}");
+        assert!(outside >= Duration::from_millis(100), "{queue}: {outside:?}");
+    }
+}
+
+/// Kills: the VNI, the outer addresses or the direction left out of the key; the outer ports in it.
+#[test]
+fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
+    let mut gateway = gateway(None, "per-flow", Vec::new());
+    let inner = key(1, 1, 5_000, Protocol::UDP);
+    let mut other = vxlan(7, 40_000);
+    other = other.reverse();
+    for (port, inner, outer) in [
+        (Gateway::LAN, inner, Some(vxlan(7, 40_000))),
+        (Gateway::LAN, inner, Some(vxlan(7, 40_001))),
+        (Gateway::WAN, inner.reverse(), Some(vxlan(7, 50_000).reverse())),
+        (Gateway::LAN, inner, Some(vxlan(8, 40_000))),
+        (Gateway::LAN, inner, Some(other)),
+        (Gateway::LAN, inner, None),
+    ] {
+        offer(&mut gateway, Time::ZERO, port, (inner, 500), outer);
+    }
+    let found: Vec<_> = flows(&gateway)
+        .into_iter()
+        .map(|it| {
+            let tunnel = it.tunnels.first().map(|tunnel| (tunnel.id, tunnel.src.clone()));
+            (it.direction, tunnel, it.offered.packets)
+        })
+        .collect();
+    let tunnel = |id, src: &str| Some((Some(id), src.to_owned()));
+    let mut expected = vec![
+        ("up", tunnel(7, "192.0.2.1:40000"), 2),
+        ("down", tunnel(7, "198.51.100.1:40000"), 1),
+        ("up", tunnel(8, "192.0.2.1:40000"), 1),
+        ("up", tunnel(7, "198.51.100.1:40000"), 1),
+        ("up", None, 1),
+    ];
+    expected.sort();
+    let mut found = found;
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+fn policy(name: &str, priority: i32, filter: Filter, action: Action) -> Policy {
+    let (name, mode) = (name.to_owned(), Mode::Enforce);
+    Policy { name, priority, filter, action, mode, class: None, trunk: None }
+}
+
+fn one<T: Copy>(it: T) -> Vec<Range<T>> {
+    vec![Range { first: it, last: it }]
+}
+
+/// Kills: inner addresses matched without `inner`; outer addresses matched with it; the order of both kinds
+/// mixed up; `inner` ignored for plain packets.
+#[test]
+fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
+    let from = |number: u128, inner| Filter { src: one(number), inner, ..Filter::default() };
+    let (outer, inner) = (vxlan(7, 40_000), key(1, 1, 5_000, Protocol::TCP));
+    let number = |key: FlowKey| key.src.number();
+    let outer_key = outer.key().unwrap();
+    let vxlan_port = Filter { dst_port: one(4789), ..Filter::default() };
+    let tcp_inside = Filter { protocol: one(6), inner: true, ..Filter::default() };
+    let set = |policies: &[(&str, i32, Filter)]| {
+        let policies = policies.iter();
+        let all = policies
+            .map(|(name, priority, filter)| policy(name, *priority, filter.clone(), Action::Pass));
+        PolicySet::new(all.collect()).unwrap()
+    };
+    let plain = Packet { key: inner, network: Network::Ipv4, vlan: NO_VLAN, ..Packet::default() };
+    let name = |set: &PolicySet, outer: Option<&Outer>| {
+        let found = set.lookup_inside(&plain, outer, tidegate_core::packet::Direction::Up);
+        let slow = set.matching_inside(&plain, outer, tidegate_core::packet::Direction::Up).next();
+        assert_eq!(found, slow);
+        found.and_then(|at| set.get(at)).map(|policy| policy.name.clone())
+    };
+    let named = |name: &str| Some(name.to_owned());
+    let by_inner_address = set(&[("a", 0, from(number(inner), false))]);
+    assert_eq!(name(&by_inner_address, Some(&outer)), None);
+    assert_eq!(name(&by_inner_address, None), named("a"));
+    let by_outer_address = set(&[("a", 0, from(number(outer_key), false))]);
+    assert_eq!(name(&by_outer_address, Some(&outer)), named("a"));
+    let inside =
+        set(&[("a", 0, from(number(inner), true)), ("b", 1, from(number(outer_key), true))]);
+    assert_eq!(name(&inside, Some(&outer)), named("a"));
+    assert_eq!(name(&inside, None), named("a"));
+    for (first, winner) in [(1, "port"), (-1, "tcp")] {
+        let both = set(&[("port", first, vxlan_port.clone()), ("tcp", 0, tcp_inside.clone())]);
+        assert_eq!(name(&both, Some(&outer)), named(winner));
+        assert_eq!(name(&both, None), named("tcp"));
+    }
+    assert!(!from(1, false).covers(&from(1, true)) && !from(1, true).covers(&from(1, false)));
+    assert!(Filter::default().covers(&from(1, true)) && from(1, true).covers(&from(1, true)));
+}
+
+/// Kills: hosts of a tunnel taken for one host; the policy found by the inner header.
+#[test]
+fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
+    let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
+    let conditioning = Conditioning {
+        profile,
+        allocation: tidegate_core::allocation::AllocationSpec::Drr(Default::default()),
+        weights: Vec::new(),
+        fair_between: FairBetween::SourceHost,
+    };
+    let queue = QdiscSpec::PerFlow(Default::default());
+    let action = Action::Shape { conditioning, queue, signal: None };
+    let outer = vxlan(7, 40_000);
+    let filter = Filter { src: one(outer.key().unwrap().src.number()), ..Filter::default() };
+    let mut gateway = gateway(None, "per-flow", vec![policy("all", 0, filter, action)]);
+    let mut departed = BTreeMap::new();
+    for millis in 0..1_000 {
+        let now = Time::from_millis(millis);
+        for (host, port) in [(1, 1), (1, 2), (1, 3), (2, 1)] {
+            let inner = key(host, 1, port, Protocol::UDP);
+            offer(&mut gateway, now, Gateway::LAN, (inner, 1_000), Some(outer));
+        }
+        while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
+            let host = gateway.pool()[&id].key.src.number().to_be_bytes()[15];
+            *departed.entry(host).or_insert(0_u32) += 1;
+            gateway.pool().release(id);
+        }
+    }
+    assert!(departed[&1].abs_diff(500) <= 20 && departed[&2].abs_diff(500) <= 20, "{departed:?}");
+}

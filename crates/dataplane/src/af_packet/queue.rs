@@ -1,0 +1,226 @@
+//! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not delay the others.
+//!
+//! The kernel returns the same error for a full queue and for a frame that it never sends. After it has refused the
+//! first frame, the queue offers the first frames of a few other flows. If the kernel refuses these too, its queue is
+//! full: all frames wait, and their order stays. If it takes one, the refused flows move behind all others.
+//!
+//! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the queueing discipline,
+//! a filter of the egress hook or the segmentation in software drops gives ENOBUFS.
+
+use std::collections::VecDeque;
+
+use tidegate_core::packet::FlowKey;
+use tidegate_core::{PacketId, PacketPool};
+
+use crate::memory::{self, PacketMemory};
+use crate::vnet::VnetHeader;
+
+/// Refusals after which a frame is dropped, as the queue of the interface would have dropped it.
+pub(super) const ATTEMPTS: u32 = 64;
+
+/// Flows that are offered after a refused one: eight refused flows do not delay a ninth.
+const PROBES: usize = 8;
+
+/// Weight of a refusal after which the kernel took a frame of another flow. Four of these drop a frame.
+const OVERTAKEN: u32 = ATTEMPTS / 4;
+
+/// Number of flows remembered because their frames were dropped: as many as are offered at once.
+const REMEMBERED: usize = PROBES + 1;
+
+/// A frame that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) frame: Body,
+    /// Bytes of the frame.
+    pub(super) len: u32,
+    /// Number of refusals, weighted.
+    tries: u32,
+}
+
+/// The place of its bytes.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// A packet in the memory of all ports.
+    Packet(PacketId),
+    /// A piece of a super-packet of this flow.
+    Piece(Box<Piece>),
+}
+
+/// A frame that was cut from a super-packet.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) bytes: Vec<u8>,
+    pub(super) key: FlowKey,
+}
+
+impl Waiting {
+    pub(super) const fn new(frame: Body, len: u32) -> Self {
+        Self { frame, len, tries: 0 }
+    }
+
+    /// Address and length of its bytes, and the header for the kernel.
+    pub(super) fn parts(&self, memory: &PacketMemory) -> (*const u8, usize, VnetHeader) {
+        match &self.frame {
+            Body::Packet(packet) => {
+                let frame = memory.frame(packet);
+                let span = memory::span(memory.size(), frame.offset, self.len);
+                let start = memory.start(packet).wrapping_add(span.start);
+                (start.cast_const(), span.len(), frame.vnet.to_send())
+            }
+            Body::Piece(piece) => (piece.bytes.as_ptr(), piece.bytes.len(), VnetHeader::default()),
+        }
+    }
+
+    /// A copy of its bytes.
+    #[cfg(test)]
+    pub(super) fn to_vec(&self, memory: &PacketMemory) -> Vec<u8> {
+        match &self.frame {
+            Body::Packet(packet) => memory.bytes(packet, self.len).to_vec(),
+            Body::Piece(piece) => piece.bytes.clone(),
+        }
+    }
+
+    pub(super) fn key(&self, pool: &PacketPool) -> FlowKey {
+        match &self.frame {
+            Body::Packet(packet) => pool[packet].key,
+            Body::Piece(piece) => piece.key,
+        }
+    }
+
+    /// Releases its packet.
+    pub(super) fn release(self, pool: &mut PacketPool) {
+        if let Body::Packet(packet) = self.frame {
+            pool.release(packet);
+        }
+    }
+}
+
+/// The frames of a port, the next one first.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Flows refused since the kernel last took a frame.
+    refused: Vec<FlowKey>,
+    /// Flows whose frames were dropped, and the number of drops since the kernel last took a frame of the flow.
+    /// Each drop halves the patience for the next frame.
+    dropped: VecDeque<(FlowKey, u32)>,
+}
+
+/// The reaction to a refusal.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Offer the frame at this place.
+    Offer(usize),
+    /// Wait, because the interface has no room.
+    Wait,
+    /// Drop this frame, which was removed from the queue, and go on with the first one.
+    Drop(Waiting),
+}
+
+impl Queue {
+    pub(super) fn with_capacity(frames: usize) -> Self {
+        let waiting = VecDeque::with_capacity(frames);
+        Self { waiting, refused: Vec::new(), dropped: VecDeque::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn push(&mut self, frame: Waiting) {
+        self.waiting.push_back(frame);
+    }
+
+    /// The frame at the place `at`, or all frames if it is the first.
+    pub(super) fn from(&mut self, at: usize) -> &[Waiting] {
+        let all = self.waiting.make_contiguous();
+        let end = if at == 0 { all.len() } else { at + 1 };
+        all.get(at..end).unwrap_or_default()
+    }
+
+    /// Removes the frame at the place `at`, which can never be sent.
+    pub(super) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
+        self.refused.clear();
+        self.waiting.remove(at)
+    }
+
+    /// The interface took `n` frames from the place `at` on. They are passed to `sent`.
+    pub(super) fn taken(
+        &mut self,
+        pool: &mut PacketPool,
+        at: usize,
+        n: usize,
+        mut sent: impl FnMut(&mut PacketPool, Waiting),
+    ) {
+        for _ in 0..n {
+            let Some(frame) = self.waiting.remove(at) else { break };
+            if !self.dropped.is_empty() {
+                let key = frame.key(pool);
+                self.dropped.retain(|(flow, _)| *flow != key);
+            }
+            sent(pool, frame);
+        }
+        if !self.refused.is_empty() {
+            self.overtake(pool);
+        }
+    }
+
+    /// Moves the refused flows behind the others.
+    fn overtake(&mut self, pool: &PacketPool) {
+        let refused = std::mem::take(&mut self.refused);
+        for flow in &refused {
+            let mut own = self.waiting.iter_mut().filter(|it| it.key(pool) == *flow);
+            if let Some(first) = own.next() {
+                first.tries += OVERTAKEN - 1;
+            }
+        }
+        let (mut others, behind): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.drain(..).partition(|it| !refused.contains(&it.key(pool)));
+        others.extend(behind);
+        self.waiting = others;
+    }
+
+    /// The interface refused the frame at the place `at`.
+    pub(super) fn refuse(&mut self, pool: &PacketPool, at: usize) -> Next {
+        let Some(frame) = self.waiting.get_mut(at) else { return Next::Wait };
+        frame.tries += 1;
+        let (key, tries) = (frame.key(pool), frame.tries);
+        if tries >= self.patience(key) {
+            let Some(frame) = self.waiting.remove(at) else { return Next::Wait };
+            self.refused.clear();
+            self.remember(key);
+            return Next::Drop(frame);
+        }
+        self.refused.push(key);
+        let probed = self.refused.len() > PROBES;
+        let other = |it: &Waiting| !self.refused.contains(&it.key(pool));
+        match self.waiting.iter().position(other).filter(|_| !probed) {
+            Some(at) => Next::Offer(at),
+            None => {
+                self.refused.clear();
+                Next::Wait
+            }
+        }
+    }
+
+    /// Refusals after which a frame of this flow is dropped.
+    fn patience(&self, key: FlowKey) -> u32 {
+        let drops = self.dropped.iter().find(|(flow, _)| *flow == key).map_or(0, |(_, n)| *n);
+        ATTEMPTS.checked_shr(drops).unwrap_or(0).max(1)
+    }
+
+    fn remember(&mut self, key: FlowKey) {
+        if let Some((_, drops)) = self.dropped.iter_mut().find(|(flow, _)| *flow == key) {
+            *drops = drops.saturating_add(1);
+            return;
+        }
+        if self.dropped.len() == REMEMBERED {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back((key, 1));
+    }
+}

@@ -1,0 +1,179 @@
+//! An ACK cut from data in a tunnel is, byte for byte, the frame that would be built without the data.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tidegate_core::Packet;
+use tidegate_wire::build::{Frame, Link, Network, Transport};
+use tidegate_wire::{Checksum, cut, describe_innermost};
+
+/// A tunnel around a packet.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Ip,
+    Gre,
+    GreKey,
+    Gretap,
+    Vxlan,
+    Geneve,
+    /// Not to be edited.
+    GreNumber,
+    GtpU,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Ip, Kind::Gre, Kind::GreKey, Kind::Gretap, Kind::Vxlan, Kind::Geneve];
+
+/// `inner`, an Ethernet frame, in a tunnel over IPv4 or IPv6.
+fn wrap(inner: &[u8], kind: Kind, v6: bool) -> Frame {
+    let ip = &inner[14..];
+    let number = if ip[0] >> 4 == 6 { 41 } else { 4 };
+    let gre = |flags: u8, more: &[u8]| [&[flags, 0], &inner[12..14], more, ip].concat();
+    let (transport, payload) = match kind {
+        Kind::Ip => (Transport::Other(number), ip.to_vec()),
+        Kind::Gre => (Transport::Other(47), gre(0, &[])),
+        Kind::GreKey => (Transport::Other(47), gre(0x20, &[0, 0, 0, 7])),
+        Kind::GreNumber => (Transport::Other(47), gre(0x10, &[0, 0, 0, 7])),
+        Kind::Gretap => (Transport::Other(47), [&[0, 0, 0x65, 0x58], inner].concat()),
+        Kind::Vxlan => (Transport::Udp(4000, 4789), [&[8, 0, 0, 0, 0, 0, 7, 0], inner].concat()),
+        Kind::Geneve => {
+            let header = [1, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 2, 3, 4];
+            (Transport::Udp(4000, 6081), [&header, inner].concat())
+        }
+        Kind::GtpU => {
+            let len = u16::try_from(ip.len()).unwrap().to_be_bytes();
+            (Transport::Udp(2152, 2152), [&[0x30, 255, len[0], len[1], 0, 0, 0, 7], ip].concat())
+        }
+    };
+    let ends = if v6 { ["fd00::1", "fd00::2"] } else { ["192.0.2.1", "192.0.2.2"] };
+    let mut frame = Frame::echo(ends[0].parse().unwrap(), ends[1].parse().unwrap(), 1);
+    if let Network::Ip(ip) = &mut frame.network {
+        ip.transport = transport;
+    }
+    frame.payload = payload;
+    frame
+}
+
+/// A TCP segment with `payload` in these tunnels, the innermost first.
+fn built(payload: &[u8], inner_v6: bool, tunnels: &[(Kind, bool)]) -> Vec<u8> {
+    let ends = if inner_v6 { ["[fd07::1]:5", "[fd07::2]:6"] } else { ["10.0.0.1:5", "10.0.0.2:6"] };
+    let mut frame = Frame::tcp(ends[0].parse().unwrap(), ends[1].parse().unwrap());
+    frame.payload = payload.to_vec();
+    frame.tcp_mut().unwrap().options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let mut bytes = frame.bytes();
+    for (nth, (kind, v6)) in tunnels.iter().enumerate() {
+        let mut outer = wrap(&bytes, *kind, *v6);
+        if nth + 1 == tunnels.len() {
+            outer.link = vec![Link::vlan(7), Link::Pppoe(9)];
+        }
+        bytes = outer.bytes();
+    }
+    bytes
+}
+
+fn described(frame: &[u8]) -> Packet {
+    let mut packet = Packet::default();
+    let len = u32::try_from(frame.len()).unwrap();
+    describe_innermost(frame, len, &mut packet, &mut None);
+    packet
+}
+
+/// One or two tunnels of every kind, over and inside both versions of IP.
+fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
+    let mut cases = Vec::new();
+    for (first, inner_v6) in KINDS.iter().flat_map(|kind| [(*kind, false), (*kind, true)]) {
+        for v6 in [false, true] {
+            cases.push((inner_v6, vec![(first, v6)]));
+            let second = KINDS.iter().flat_map(|kind| [(*kind, false), (*kind, true)]);
+            cases.extend(second.map(|it| (inner_v6, vec![(first, v6), it])));
+        }
+    }
+    cases
+}
+
+/// Kills: a length or checksum of one header, an inner IPv6 length or the outer pseudo header left out of the change of
+/// an outer checksum.
+#[test]
+fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
+    let payload: Vec<u8> = (0..113).collect();
+    for (inner_v6, tunnels) in cases() {
+        let (frame, expected) =
+            (built(&payload, inner_v6, &tunnels), built(&[], inner_v6, &tunnels));
+        let mut head = frame[..expected.len()].to_vec();
+        assert!(cut(&frame, &mut head, Checksum::Finished), "{tunnels:?}");
+        assert_eq!(head, expected, "{inner_v6} {tunnels:?}");
+    }
+}
+
+/// Kills: an unfinished inner checksum counted in the outer one.
+#[test]
+fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {
+    let payload: Vec<u8> = (0..113).collect();
+    for (inner_v6, tunnels) in cases() {
+        let (mut frame, mut expected) =
+            (built(&payload, inner_v6, &tunnels), built(&[], inner_v6, &tunnels));
+        for bytes in [&mut frame, &mut expected] {
+            leave_to_nic(bytes);
+        }
+        let mut head = frame[..expected.len()].to_vec();
+        assert!(cut(&frame, &mut head, Checksum::Partial), "{tunnels:?}");
+        assert_eq!(head, expected, "{inner_v6} {tunnels:?}");
+    }
+}
+
+/// Kills: a checksum of zero, which says that there is none, given a value.
+#[test]
+fn an_outer_datagram_without_checksum_keeps_none() {
+    let clear = |mut frame: Vec<u8>| {
+        let udp = 14 + 4 + 8 + 20;
+        frame[udp + 6..udp + 8].fill(0);
+        frame
+    };
+    let tunnels = [(Kind::Vxlan, false)];
+    let (frame, expected) =
+        (clear(built(&[1; 99], false, &tunnels)), clear(built(&[], false, &tunnels)));
+    for mode in [Checksum::Finished, Checksum::Partial] {
+        let (mut frame, mut expected) = (frame.clone(), expected.clone());
+        if mode == Checksum::Partial {
+            leave_to_nic(&mut frame);
+            leave_to_nic(&mut expected);
+        }
+        let mut head = frame[..expected.len()].to_vec();
+        assert!(cut(&frame, &mut head, mode));
+        assert_eq!(head, expected);
+    }
+}
+
+/// Kills: a numbered tunnel, or one whose lengths are not corrected, edited.
+#[test]
+fn no_ack_is_cut_in_other_tunnels() {
+    for kind in [Kind::GreNumber, Kind::GtpU] {
+        let frame = built(&[1; 99], false, &[(kind, false)]);
+        assert!(described(&frame).tcp.is_some());
+        let mut head = frame[..frame.len() - 99].to_vec();
+        assert!(!cut(&frame, &mut head, Checksum::Finished), "{kind:?}");
+    }
+}
+
+/// Replaces the checksum of the innermost TCP header by the sum of its pseudo header.
+fn leave_to_nic(frame: &mut [u8]) {
+    let packet = described(frame);
+    let at = usize::from(packet.transport_offset);
+    let len = frame.len() - at;
+    let [src, dst] = [packet.key.src.address(), packet.key.dst.address()];
+    let mut words = match (src, dst) {
+        (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
+            [src.octets(), dst.octets()].concat()
+        }
+        (std::net::IpAddr::V6(src), std::net::IpAddr::V6(dst)) => {
+            [src.octets(), dst.octets()].concat()
+        }
+        _ => panic!("of one version"),
+    };
+    words.extend([0, 6]);
+    words.extend(u16::try_from(len).unwrap().to_be_bytes());
+    let sum = words.chunks(2).fold(0_u32, |all, pair| {
+        let all = all + (u32::from(pair[0]) << 8 | u32::from(pair[1]));
+        (all & 0xffff) + (all >> 16)
+    });
+    frame[at + 16..at + 18].copy_from_slice(&u16::try_from(sum).unwrap().to_be_bytes());
+}
