@@ -23,7 +23,7 @@ pub struct Live<'a, M, H = ()> {
     pub now: Time,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
-    /// The time of the last of them.
+    /// The time of the last hang.
     pub hung_at: Time,
 }
 

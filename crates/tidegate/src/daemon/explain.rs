@@ -233,7 +233,7 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// Kills: the length of the frame in place of what is charged for it; a tag that is not counted.
+    /// Kills: the length of the frame without the overhead; a tag that does not count.
     #[test]
     fn what_the_link_is_charged_is_said_of_a_small_and_a_long_packet() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nrate = { up = \"1 Mbit/s\" }\noverhead = { per_packet = 18, min = 90 }\n";
