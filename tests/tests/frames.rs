@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_e2e::{Process, Recorder, Testbed, hex, on_each_backend, pause, send, until};
-use tidegate_wire::build::{Frame, Link};
+use tidegate_wire::build::{Frame, Link, Transport};
 
 on_each_backend! { witnessed_beside_others:
     tagged_frames_cross_byte_for_byte
     frames_of_any_ethertype_cross_byte_for_byte
     a_vlan_is_policed_apart_from_the_others
+    a_policy_for_a_host_has_all_its_ip_packets
+    a_customer_inside_the_vlan_of_a_provider_is_policed_apart
     the_receiver_sees_which_packets_were_in_profile
     shaped_packets_of_a_flow_stay_in_order
     every_frame_counts_where_it_went
@@ -106,6 +108,80 @@ action = "police-drop"
     let drops = &gateway.status()["drops"]["out-of-profile"];
     let of_policy = &gateway.status()["aggregates"][0]["drops"]["out-of-profile"];
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
+}
+
+/// Kills: IP protocol 0, a PPP protocol field of one byte, SNAP, a priority tag, or a length beyond the frame,
+/// by which packets of a host escape its policy.
+fn a_policy_for_a_host_has_all_its_ip_packets(bed: &Testbed, backend: &str) {
+    let source = bed.lan.v4;
+    let gateway = bed.gateway(
+        backend,
+        &format!(
+            r#"
+[[policy]]
+name = "host"
+match = {{ src = "{source}", vlan = "none" }}
+profile = {{ mean = "1 kbit/s", burst = "5000 B" }}
+action = "police-drop"
+"#
+        ),
+    );
+    let plain = |n| datagram(bed, false, n, 1_000 - 42);
+    let frames: Vec<Frame> = (0..10).map(plain).collect();
+    crosses(bed, &frames, &frames[..5], &gateway.said());
+
+    // The next token for a frame comes after 8 s.
+    let bytes = plain(10).bytes();
+    let (macs, ip) = (&bytes[..12], &bytes[14..]);
+    let len = |more: usize| u16::try_from(ip.len() + more).expect("short").to_be_bytes();
+    let behind = |header: &[u8]| [macs, header, ip].concat();
+    let pppoe = [&[0x88, 0x64, 0x11, 0, 0, 9][..], &len(1), &[0x21]].concat();
+    let snap = [&len(8)[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
+    let mut zero = plain(11);
+    zero.ip_mut().expect("it is IP").transport = Transport::Other(0);
+    let mut longer = bytes.clone();
+    longer[16] = 0xff;
+    let escapes =
+        [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
+    let recorder = Recorder::start(&bed.wan);
+    send(&bed.lan, &escapes);
+    // A frame that no policy is for shows that those before it have crossed, or never will.
+    let last = bed.lan.datagram(&bed.wan, true, (5_000, 9), &[7; 64]).bytes();
+    send(&bed.lan, std::slice::from_ref(&last));
+    let is_ours = |frame: &[u8]| frame == last || escapes.iter().any(|it| it == frame);
+    let arrived = recorder.frames(1, LIMIT, is_ours);
+    assert_eq!(
+        arrived.iter().map(|it| hex(it)).collect::<Vec<_>>(),
+        [hex(&last)],
+        "{}",
+        gateway.said()
+    );
+    let dropped = || gateway.status()["drops"]["out-of-profile"].as_u64();
+    until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
+}
+
+/// Kills: the second tag not read, or read from the first; `{ inner }` that matches any tag.
+fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(
+        backend,
+        r#"
+[[policy]]
+name = "customer"
+match = { vlan = { outer = 100, inner = 20 } }
+profile = { mean = "1 kbit/s", burst = "5000 B" }
+action = "police-drop"
+"#,
+    );
+    let on = |vlans: [u16; 2], n| {
+        let mut frame = datagram(bed, false, n, 1_000 - 50);
+        frame.link = vlans.map(Link::vlan).to_vec();
+        frame
+    };
+    for vlans in [[100, 21], [20, 100], [100, 20]] {
+        let frames: Vec<Frame> = (0..10).map(|n| on(vlans, n)).collect();
+        let expected = if vlans == [100, 20] { &frames[..5] } else { &frames[..] };
+        crosses(bed, &frames, expected, &gateway.said());
+    }
 }
 
 fn the_receiver_sees_which_packets_were_in_profile(bed: &Testbed, backend: &str) {

@@ -12,6 +12,7 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod balance;
 mod change;
 mod classes;
 mod classify;
@@ -329,6 +330,11 @@ impl Machine for Gateway {
             next = Time::earliest(next, link.ready_at(&mut cx));
         }
         next
+    }
+
+    fn wants_frames(&self, port: PortId) -> bool {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        self.links[direction.index()].wants_frames()
     }
 
     fn set_grain(&mut self, grain: Duration) {

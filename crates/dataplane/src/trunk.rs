@@ -287,6 +287,10 @@ impl Port for TrunkPort {
         None
     }
 
+    fn set_cutting(&mut self, cuts: bool) {
+        self.port.set_cutting(cuts);
+    }
+
     fn can_send(&self) -> bool {
         self.port.can_send()
     }

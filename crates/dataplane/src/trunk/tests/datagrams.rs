@@ -141,6 +141,28 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     }
 }
 
+/// Kills: the sender of the inner packet told, which does not know the path.
+#[test]
+fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
+    let mut world = met(false, [udp(None); 2]);
+    let inside = Built::udp("10.77.0.1:5".parse().unwrap(), "10.77.0.2:6".parse().unwrap());
+    let inside = Built { payload: vec![7; 1_402], ..inside }.bytes();
+    let around = Built::ip(user(false, 0), user(false, 1), Transport::Other(4));
+    let ends = Built { source: USERS[0], ..datagram(false, 0, 0) };
+    let mut frame = Built {
+        destination: ends.destination,
+        source: USERS[0],
+        payload: inside[14..].to_vec(),
+        ..around
+    };
+    frame.ip_mut().unwrap().whole = true;
+    enter(&world, 0, &frame);
+    world.run(100, |_, _| true);
+    let told = left(&world, 0);
+    assert_eq!(told.len(), 1);
+    assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
+}
+
 /// Kills: as many answers as somebody sends packets.
 #[test]
 fn senders_are_told_a_bounded_number_of_times() {
