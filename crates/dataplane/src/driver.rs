@@ -51,6 +51,7 @@ pub struct Driver<M, H = ()> {
     hangs: u64,
     /// The longest processor time of one command, or of one turn during a policy change.
     occupied: Duration,
+    hung_at: Time,
     /// Frames that had bypassed the gateway when the loop began to beat, of each port.
     passed: Vec<u64>,
 }
@@ -78,6 +79,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             beat: None,
             hangs: 0,
             occupied: Duration::ZERO,
+            hung_at: Time::ZERO,
             passed: Vec::new(),
         }
     }
@@ -138,6 +140,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             heartbeat: &mut self.heartbeat,
             now: clock.now(),
             hangs: self.hangs,
+            hung_at: self.hung_at,
             occupied: self.occupied,
         });
         self.note(Some(began), clock);
@@ -160,7 +163,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         let silence = self.beat.map(|beat| now.since(beat));
         let hung = silence.is_some_and(|silence| silence >= timeout);
         if passing || hung || self.beat.is_none() {
-            self.hangs += u64::from(hung);
+            if hung {
+                (self.hangs, self.hung_at) = (self.hangs + 1, now);
+            }
             self.drop_arrived(hung);
             self.beat = None;
         }

@@ -26,6 +26,8 @@ pub struct Live<'a, M, H = ()> {
     pub hangs: u64,
     /// The longest processor time so far of one command, or of one turn during a policy change.
     pub occupied: Duration,
+    /// The time of the last hang.
+    pub hung_at: Time,
 }
 
 /// What the loop is to do between two turns.

@@ -276,6 +276,7 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
         heartbeat,
         now,
         hangs: 0,
+        hung_at: Time::ZERO,
         occupied: Duration::ZERO,
     };
     live.set_passing(true);

@@ -45,6 +45,8 @@ pub(crate) struct Seen {
     pub(crate) hangs: u64,
     /// The longest processor time of one command, or of one turn during a policy change.
     pub(crate) occupied: Duration,
+    /// The time of the last hang.
+    pub(crate) hung_at: Time,
     /// Frames of each port that went straight across, where they can.
     pub(crate) bypassed: Vec<Bypassed>,
     /// Whether frames go straight across because there is nothing to manage.
@@ -149,6 +151,7 @@ impl Plane {
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
             occupied: live.occupied,
+            hung_at: live.hung_at,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
             now: live.now,
