@@ -47,6 +47,7 @@ fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

@@ -65,6 +65,7 @@ impl Run {
             flows,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks,
             seed: 1,
             scheduler: Default::default(),

@@ -22,6 +22,7 @@ fn shares(addresses: &[(u8, u64)]) -> BTreeMap<u8, u32> {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

@@ -24,14 +24,11 @@ pub(crate) fn arrive(
     let oddity = describe_innermost(&memory.bytes(packet, len), len, described, &mut outer);
     oddity.into_iter().for_each(|it| counters.oddities.count(it));
     described.arrived = now;
-    if pool.keeps_stations() {
-        pool.set_station(packet, source_address(&memory.bytes(packet, len)));
-    }
-    let described = &mut pool[packet];
-    if let Some(size) = memory.frame(packet).vnet.segment_size() {
+    let is_part = described.fragment.is_part();
+    if let Some(size) = memory.frame(packet).vnet.segment_size().filter(|_| !is_part) {
         (described.segments, described.segment) = (segments(described, size), size);
     }
-    if memory.frame(packet).vnet.partial_checksum() {
+    if memory.frame(packet).vnet.partial_checksum() && !is_part {
         // Nobody but this machine sees the checksum as it is.
         described.checksum = 0;
     }
@@ -41,6 +38,9 @@ pub(crate) fn arrive(
     if pool.keeps_sack() && pool[packet].tcp.is_some_and(|tcp| tcp.has_sack) {
         let blocks = segment::sack(&memory.bytes(packet, len), &pool[packet]);
         pool.set_sack(packet, blocks);
+    }
+    if pool.keeps_stations() {
+        pool.set_station(packet, source_address(&memory.bytes(packet, len)));
     }
     counters.received += 1;
     counters.received_bytes += u64::from(len);
