@@ -141,6 +141,15 @@ impl Lines {
         self.longest.set(Member(flow.host.0), host.bytes);
     }
 
+    /// Takes the `backlog` bytes of `member` away from its host, for another host.
+    fn leave_host(&mut self, member: Member, backlog: Bytes) {
+        let old = self.flows[member.index()].host;
+        let Some(host) = self.hosts.get_mut(index(old)) else { return };
+        host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
+        self.places.set(&mut host.lines, member, Bytes::ZERO);
+        self.longest.set(Member(old.0), host.bytes);
+    }
+
     fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let before = self.all.bytes_of(member);
         let packet = self.all.pop_flow(cx.pool, member)?;
@@ -199,21 +208,24 @@ impl Hosts {
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), Flow::default());
         make_room(&mut self.laws, member.index(), Law::default());
-        if self.lines.flows[member.index()].host != host && before == Bytes::ZERO {
-            self.remove(member);
-            self.lines.flows[member.index()].host = host;
-        }
-        let host = self.lines.flows[member.index()].host;
         make_room(&mut self.lines.hosts, index(host), HostState::default());
+        let was_empty = before == Bytes::ZERO;
+        let mut counted = before;
+        if self.lines.flows[member.index()].host != host {
+            self.remove(member);
+            self.lines.leave_host(member, before);
+            self.lines.flows[member.index()].host = host;
+            counted = Bytes::ZERO;
+        }
         let place = if is_ack { Place::Acks } else { Place::New };
         let (flow, state) =
             (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
         if self.flow_turns.join(state.ring(place), member, self.quantum) {
             flow.place = Some(place);
-        } else if is_ack && before == Bytes::ZERO {
+        } else if is_ack && was_empty {
             self.relocate(member, Place::Acks);
         }
-        self.lines.changed(member, before);
+        self.lines.changed(member, counted);
         self.host_turns.join(&mut self.due, Member(host.0), self.quantum);
         self.settle(host);
     }
