@@ -12,6 +12,7 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod balance;
 mod change;
 mod classes;
 mod classify;
@@ -46,7 +47,7 @@ use trunks::Trunks;
 use crate::ack::Places;
 use crate::aggregate::Trigger;
 use crate::class::ClassId;
-use crate::flow::{FlowTable, Handle};
+use crate::flow::{FlowTable, FragmentTable, Handle};
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
@@ -73,6 +74,7 @@ pub struct Gateway {
     /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
     arrangement: u32,
     flows: FlowTable,
+    fragments: FragmentTable,
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
@@ -92,6 +94,8 @@ pub struct Gateway {
 struct Counts {
     received: [Count; 2],
     transmitted: [Count; 2],
+    /// Fragments whose first fragment was not known.
+    without_first: [u64; 2],
     /// Drops and marks at the links, and of aggregates that are no more.
     tally: Tally,
     /// What the signals of aggregates that are no more have done.
@@ -128,6 +132,7 @@ impl Gateway {
             generation: 1,
             arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
+            fragments: FragmentTable::new(config.seed),
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
@@ -288,6 +293,9 @@ impl Machine for Gateway {
         if is_control && self.links[direction.index()].keeps_rate() {
             return self.handle_control(now, direction, id);
         }
+        if self.pool[&id].fragment.is_part() {
+            self.take_fragment(now, direction, &id);
+        }
         let (flow, slot) = self.classify(now, direction, &id);
         let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         self.handle_classified(now, direction, flow, slot, id);
@@ -329,6 +337,11 @@ impl Machine for Gateway {
             next = Time::earliest(next, link.ready_at(&mut cx));
         }
         next
+    }
+
+    fn wants_frames(&self, port: PortId) -> bool {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        self.links[direction.index()].wants_frames()
     }
 
     fn set_grain(&mut self, grain: Duration) {

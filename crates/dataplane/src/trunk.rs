@@ -137,7 +137,7 @@ impl TrunkPort {
     /// Puts what a datagram of trunk `number` holds in its place, if that goes anywhere.
     fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Option<Arrival> {
         let described = &pool[packet];
-        if described.fragment || described.transport_offset == 0 {
+        if described.fragment.is_part() || described.transport_offset == 0 {
             return None;
         }
         let opened = {
@@ -285,6 +285,10 @@ impl Port for TrunkPort {
             }
         }
         None
+    }
+
+    fn set_cutting(&mut self, cuts: bool) {
+        self.port.set_cutting(cuts);
     }
 
     fn can_send(&self) -> bool {

@@ -48,6 +48,9 @@ pub struct Status {
     pub flows: u32,
     /// Flows that found the table full.
     pub untracked: u64,
+    /// Fragments whose first fragment was not known.
+    #[serde(default)]
+    pub fragments_without_first: u64,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
     /// One for each policy and direction that has seen a packet, in the order of precedence.

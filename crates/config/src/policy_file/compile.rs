@@ -149,6 +149,11 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
             .shaping_triggers
             .as_ref()
             .map_or_else(TriggerSet::default, |it| *it.get_ref()),
+        fragments_without_first: raw
+            .fragments_without_first
+            .as_ref()
+            .map(|it| *it.get_ref())
+            .unwrap_or_default(),
         trunks: Vec::new(),
         seed: 0,
         scheduler: scheduler(raw, found),

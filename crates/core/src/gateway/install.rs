@@ -410,7 +410,7 @@ impl Gateway {
         for direction in Direction::BOTH {
             let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
             let link = &mut self.links[direction.index()];
-            link.set_rate(&mut cx, kept.rate[direction.index()]);
+            link.set_rate(&mut cx, kept.rate[direction.index()], &kept.overhead);
             if kept.queue != self.config.queue {
                 link.set_queue(&mut cx, &kept);
                 if let Some(classes) = link.classes_mut().filter(|_| !names_default) {

@@ -167,8 +167,8 @@ impl Gateway {
     /// Facts about a flow whose data travels in direction `way`.
     pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
         let flow = &self.flows[flow];
-        // ACKs in tunnels are held whole, like those of extended connections.
-        let whole = self.flows.outer(flow, way).is_some_and(|outer| outer.key().is_some());
+        // ACKs in tunnels that number their packets are held whole, like those of extended connections.
+        let whole = self.flows.outer(flow, way).is_some_and(|outer| !outer.may_edit());
         let known = known(flow, way);
         Known { extended: known.extended || whole, ..known }
     }

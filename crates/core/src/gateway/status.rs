@@ -149,6 +149,7 @@ impl Gateway {
             marks: tally.marks,
             absorbed: acks.absorbed + counts.absorbed,
             made: acks.made + counts.made,
+            fragments_without_first: self.counts.without_first,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             unresponsive: self.unresponsive(),

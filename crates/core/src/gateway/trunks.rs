@@ -289,8 +289,8 @@ impl Gateway {
     }
 }
 
-/// Whether `id` is for this network and no other, so that the other end of a trunk could not have it:
-/// what is not IP, such as ARP, and IP to a group, to a link-local address, or to all.
+/// Returns `true` if `id` is for this network only, so that no other end of a trunk may have it: frames
+/// without IP, such as ARP, and IP to a group, to a link-local address, or to all.
 pub(super) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
     pool[id].network == Network::Opaque
         || match pool.outermost(id).dst.address() {

@@ -188,7 +188,8 @@ impl TrunkPort {
 
     /// What `packet` is from its IP header on.
     fn going(&self, pool: &PacketPool, packet: &PacketId) -> Option<Going> {
-        let mut described = pool[packet];
+        // Errors go to the sender of the outermost header.
+        let mut described = Packet { key: pool.outermost(packet), ..pool[packet] };
         let frame = self.memory.bytes(packet, described.len);
         let (link, rest) = frame.split_at_checked(usize::from(described.network_offset))?;
         let bytes = rest.get(..network_len(rest)?)?.to_vec();

@@ -89,6 +89,7 @@ impl Site {
             flows: 16,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: vec![config],
             seed: u64::from(run),
             scheduler: Default::default(),

@@ -64,6 +64,9 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_flows", "gauge", "Flows told apart.", one(f64::from(status.flows)));
     let help = "Flows that found the table full.";
     page.metric("tidegate_untracked_flows_total", "counter", help, one(float(status.untracked)));
+    let help = "Fragments whose first fragment was not known.";
+    let fragments = one(float(status.fragments_without_first));
+    page.metric("tidegate_fragments_without_first_total", "counter", help, fragments);
     page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
     let help = "Times the loop came back so late that what had arrived was too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
@@ -397,6 +400,7 @@ mod tests {
             marks: marks.clone(),
             flows: 4,
             untracked: 0,
+            fragments_without_first: 0,
             hangs: 0,
             aggregates: vec![aggregate("up"), aggregate("down")],
         }

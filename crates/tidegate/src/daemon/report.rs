@@ -37,6 +37,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         marks: counted([report.marks]),
         flows: report.flows,
         untracked: report.untracked,
+        fragments_without_first: report.fragments_without_first.iter().sum(),
         hangs: seen.hangs,
         aggregates: report.aggregates.iter().map(aggregate).collect(),
     }
