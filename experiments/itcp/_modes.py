@@ -14,8 +14,8 @@ from ._network import ADJUSTED, MOMENTS, TAIL_X, Setup, curve, curves, loads, me
 
 MODES = ("fixed", *ADJUSTED, "by load", "separate")
 
-DRIFT = "both weights drift to 1, because service while busy includes the share of idle neighbours"
-NOISE = "both weights drift to 1, because the noise of the slope is negative in half of the rounds"
+DRIFT = "all weights drift to 1, because service while busy includes the share of idle neighbours"
+NOISE = "all weights drift to 1, because the noise of the slope is negative in half of the rounds"
 
 WHY = {"literal": NOISE, "measured": DRIFT}
 """Why an adjuster misses the shares."""

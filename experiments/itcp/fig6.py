@@ -20,6 +20,13 @@ SETUP = Setup(samples=120)
 
 MODES = ("fixed", *ADJUSTED, "by load")
 
+SMALL = (
+    "its weight is 3.5 where the fixed one is 10, and the median is 0.122 s for 0.091 s. "
+    "With nearly the same shares and a weight of 10, as by load, the ratio is 0.74. "
+    "p99 falls from 1.2 to 0.87 s"
+)
+"""Why the mean of subnet 1 is not shorter with proportional weights."""
+
 
 @fig6.run(mode=list(MODES))
 def measure(seed: int, mode: str) -> dict[str, float]:
@@ -36,7 +43,7 @@ for mode in ADJUSTED:
              why=WHY.get(mode))  # fmt: skip
 for mode in (*ADJUSTED, "by load"):
     claim_over(fig6, "A002-2", mode, "mean_1", "mean sojourn of subnet 1", at_most=1,
-               why=WHY.get(mode))  # fmt: skip
+               why=WHY.get(mode, SMALL if mode == "proportional" else None))  # fmt: skip
 
 
 @fig6.figure

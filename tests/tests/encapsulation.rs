@@ -357,7 +357,9 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     }
     let gateway = bed.gateway(backend, SHAPED);
     if backend == "af-packet" {
-        ["lan", "wan"].map(|port| bed.middle.run(&format!("ethtool -K {port} gro on")));
+        for port in ["lan", "wan"] {
+            bed.middle.run(&format!("ethtool -K {port} gro on"));
+        }
     }
     let server = Server::start(&bed.wan, 7_000, "cubic");
     let mut split = 0;

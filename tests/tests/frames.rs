@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_e2e::{Process, Recorder, Testbed, hex, on_each_backend, pause, send, until};
+use tidegate_e2e::{
+    Gateway, Process, Recorder, Testbed, hex, now, on_each_backend, pause, send, until,
+};
 use tidegate_wire::build::{Frame, Link, Transport};
 
 on_each_backend! { witnessed_beside_others:
@@ -14,6 +16,8 @@ on_each_backend! { witnessed_beside_others:
     a_customer_inside_the_vlan_of_a_provider_is_policed_apart
     the_receiver_sees_which_packets_were_in_profile
     shaped_packets_of_a_flow_stay_in_order
+    fragments_of_a_policed_port_are_policed
+    fragments_without_a_first_one_are_policed_if_they_may_match
     every_frame_counts_where_it_went
 }
 
@@ -108,6 +112,87 @@ action = "police-drop"
     let drops = &gateway.status()["drops"]["out-of-profile"];
     let of_policy = &gateway.status()["aggregates"][0]["drops"]["out-of-profile"];
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
+}
+
+/// A limit for answers of name servers, as in `examples/isp.toml`.
+const AMPLIFIERS: &str = r#"
+[[policy]]
+name = "amplifiers"
+match = { protocol = "udp", src_port = 53 }
+profile = { mean = "5 Mbit/s", burst = "15140 B" }
+action = "police-drop"
+"#;
+
+/// Both fragments of datagram `n` from port 53, or only the second one.
+fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
+    // The largest multiple of 8 that an IPv6 packet of 1,500 bytes has room for behind a fragment header.
+    let (len, udp) = (1_448, 8);
+    let part = |offset: u16, len: usize| {
+        let mut frame = bed.lan.datagram(&bed.wan, v6, (53, 4_000), &vec![0xa5; len]);
+        if let Some(ip) = frame.ip_mut() {
+            (ip.fragment, ip.identification) = (Some((offset, offset == 0)), n);
+        }
+        frame
+    };
+    let first = with_first.then(|| part(0, len - udp));
+    let offset = u16::try_from(len / 8).unwrap_or(u16::MAX);
+    first.into_iter().chain([part(offset, len)]).collect()
+}
+
+/// Sends the frames, and expects that the policy takes all of them and drops those beyond its profile.
+fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
+    let count = |status: &Value| {
+        let at = &status["aggregates"][0];
+        let packets = |what: &str| at[what]["packets"].as_u64().unwrap_or(0);
+        let drops = at["drops"]["out-of-profile"].as_u64().unwrap_or(0);
+        (packets("offered"), packets("conforming"), drops)
+    };
+    let (before, begin) = (count(&gateway.status()), now());
+    let recorder = Recorder::start(&bed.wan);
+    let bytes: Vec<_> = frames.iter().map(Frame::bytes).collect();
+    send(&bed.lan, &bytes);
+    let offered = u64::try_from(frames.len()).unwrap_or(u64::MAX);
+    until("all frames at the policy", LIMIT, || {
+        (count(&gateway.status()).0 >= before.0 + offered).then_some(())
+    });
+    let after = count(&gateway.status());
+    let (conforming, drops) = (after.1 - before.1, after.2 - before.2);
+    assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
+    // No more than the burst and what the rate allows meanwhile; the shorter the frames, the more of them.
+    let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
+    let allowed = 15_140 + begin.elapsed().as_micros() * 5 / 8;
+    let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
+    assert!(conforming <= most && drops > 0, "{conforming} of {most}, {drops} dropped");
+    let expected = usize::try_from(conforming).unwrap_or(usize::MAX);
+    let ours = |arrived: &[u8]| arrived.ends_with(&[0xa5; 64]);
+    let _ = recorder.frames(expected, LIMIT, ours);
+    pause(ENOUGH);
+    assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
+}
+
+/// Kills: ports of first fragments left out; no look-up of the first fragment.
+fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, AMPLIFIERS);
+    for v6 in [false, true] {
+        let frames: Vec<Frame> = (0..300).flat_map(|n| fragments(bed, v6, n, true)).collect();
+        are_policed(bed, &gateway, &frames);
+    }
+    assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(0));
+}
+
+/// Kills: the setting not read; a change that needs a restart.
+fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, AMPLIFIERS);
+    for v6 in [false, true] {
+        let frames: Vec<Frame> = (0..10).flat_map(|n| fragments(bed, v6, n, false)).collect();
+        crosses(bed, &frames, &frames, &gateway.said());
+    }
+    gateway.apply(backend, &format!("fragments_without_first = \"may-match\"\n{AMPLIFIERS}"));
+    for v6 in [false, true] {
+        let frames: Vec<Frame> = (0..300).flat_map(|n| fragments(bed, v6, n, false)).collect();
+        are_policed(bed, &gateway, &frames);
+    }
+    assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(620));
 }
 
 /// Kills: IP protocol 0, a PPP protocol field of one byte, SNAP, a priority tag, or a length beyond the frame,

@@ -1,11 +1,13 @@
 //! Flows: the state of each conversation that crosses the gateway, both directions in one place.
 
+mod fragments;
 mod opening;
 mod rtt;
 mod table;
 mod tracker;
 mod tunnels;
 
+pub use fragments::{FragmentTable, WithoutFirst};
 pub use rtt::Rtt;
 pub use table::{FlowTable, IDLE_LIMIT, Inserted};
 pub use tracker::{AckKind, Claiming, Tracker, Tracking};
@@ -13,7 +15,7 @@ pub use tracker::{AckKind, Claiming, Tracker, Tracking};
 use std::time::Duration;
 
 use crate::class::ClassId;
-use crate::packet::{Direction, FlowKey, Member, Packet};
+use crate::packet::{Direction, FlowKey, Member, NO_VLAN, Packet, Ports};
 use crate::{Bytes, Time};
 use rtt::Halves;
 
@@ -36,11 +38,11 @@ pub struct Flow {
 }
 
 /// The key of a flow. The same addresses on another VLAN or in another tunnel are other hosts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Key {
     /// In the direction up: the LAN host is the source.
     ends: FlowKey,
-    /// The VLAN of each direction. They differ only in a flow that was [joined](FlowTable::join_inside).
+    /// The [`tag`] of each direction. They differ only in a flow that was [joined](FlowTable::join_inside).
     vlans: [u16; 2],
     /// The number of its tunnel.
     tunnel: u32,
@@ -53,7 +55,7 @@ impl Key {
             Direction::Up => packet.key,
             Direction::Down => packet.key.reverse(),
         };
-        Self { ends, vlans: [packet.vlan; 2], tunnel }
+        Self { ends, vlans: [tag(packet); 2], tunnel }
     }
 
     /// Returns `true` if `packet`, the key of a packet in `direction`, belongs to the flow of this key.
@@ -68,6 +70,33 @@ impl Key {
         self.vlans[0] != self.vlans[1]
     }
 }
+
+/// The VLAN of a packet, and in the 4 bits above it a mark of fragments with unknown ports, which are flows of their
+/// own. The mark of [`NO_VLAN`] is inverted.
+const fn tag(packet: &Packet) -> u16 {
+    let mark = match packet.fragment.ports() {
+        Ports::Known => 0,
+        Ports::Unknown => UNKNOWN_PORTS,
+        Ports::Any => ANY_PORTS,
+    };
+    packet.vlan ^ mark
+}
+
+/// VLAN and ports of a [`tag`].
+const fn untag(tag: u16) -> (u16, Ports) {
+    let vlan = if tag >> 15 == 0 { tag & VLAN_ID } else { NO_VLAN };
+    let ports = match tag ^ vlan {
+        UNKNOWN_PORTS => Ports::Unknown,
+        ANY_PORTS => Ports::Any,
+        _ => Ports::Known,
+    };
+    (vlan, ports)
+}
+
+/// Bits of a VLAN identifier (IEEE 802.1Q, section 9.6).
+const VLAN_ID: u16 = 0x0fff;
+const UNKNOWN_PORTS: u16 = 1 << 12;
+const ANY_PORTS: u16 = 2 << 12;
 
 /// Where a flow belongs, in one direction: what a packet needs instead of matching the policies.
 ///
@@ -171,7 +200,8 @@ impl Flow {
     #[must_use]
     pub fn packet(&self, direction: Direction) -> Packet {
         let (key, dscp) = (self.key(direction), self.dscp(direction));
-        Packet { key, dscp, vlan: self.key.vlans[direction.index()], ..Packet::default() }
+        let (vlan, ports) = untag(self.key.vlans[direction.index()]);
+        Packet { key, dscp, vlan, fragment: ports.fragment(), ..Packet::default() }
     }
 
     /// Where it belongs, in `direction`.
@@ -245,6 +275,12 @@ impl Flow {
         self.halves.shortest()
     }
 
+    /// Its connection is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.tracker.is_closed()
+    }
+
     /// Its connection is closed, or never got beyond a SYN.
     fn is_spent(&self) -> bool {
         self.tracker.is_closed() || self.tracker.is_half_open()
@@ -301,4 +337,26 @@ const fn low_half(number: u64) -> u32 {
 /// Whether `a` comes before `b`, where numbers wrap (RFC 9293, section 3.4).
 pub(crate) const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Fragment;
+
+    /// Kills: a tag of two VLANs, or of fragments with and without known ports.
+    #[test]
+    fn a_tag_tells_vlans_and_unknown_ports_apart() {
+        let parts = [Fragment::WHOLE, Fragment::later(9), Fragment::later(9).without_first(true)];
+        let mut tags = Vec::new();
+        for vlan in (0..4_096).chain([NO_VLAN]) {
+            for fragment in parts {
+                let packet = Packet { vlan, fragment, ..Packet::default() };
+                assert_eq!(untag(tag(&packet)), (vlan, fragment.ports()));
+                tags.push(tag(&packet));
+            }
+        }
+        tags.sort_unstable();
+        assert!(tags.windows(2).all(|pair| pair[0] < pair[1]));
+    }
 }

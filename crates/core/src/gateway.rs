@@ -12,6 +12,8 @@
 //! `install` swaps the policies under live traffic.
 
 mod aggregates;
+mod balance;
+mod began;
 mod change;
 mod classes;
 mod classify;
@@ -33,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregates::Aggregates;
+use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Overhead};
 use install::Swap;
@@ -46,7 +49,7 @@ use trunks::Trunks;
 use crate::ack::Places;
 use crate::aggregate::Trigger;
 use crate::class::ClassId;
-use crate::flow::{FlowTable, Handle};
+use crate::flow::{FlowTable, FragmentTable, Handle};
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
@@ -58,8 +61,7 @@ pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
     policies: Arc<PolicySet>,
-    /// Time since which the tokens of each policy count, if a swap brought the policy.
-    began: Vec<Option<Time>>,
+    began: Began,
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     /// State that swaps have replaced.
@@ -73,6 +75,7 @@ pub struct Gateway {
     /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
     arrangement: u32,
     flows: FlowTable,
+    fragments: FragmentTable,
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
@@ -92,6 +95,8 @@ pub struct Gateway {
 struct Counts {
     received: [Count; 2],
     transmitted: [Count; 2],
+    /// Fragments whose first fragment was not known.
+    without_first: [u64; 2],
     /// Drops and marks at the links, and of aggregates that are no more.
     tally: Tally,
     /// What the signals of aggregates that are no more have done.
@@ -120,7 +125,7 @@ impl Gateway {
             config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             aggregates: Aggregates::default(),
             policies: Arc::new(policies),
-            began: Vec::new(),
+            began: Began::default(),
             swap: None,
             retired: Retired::default(),
             signals,
@@ -128,6 +133,7 @@ impl Gateway {
             generation: 1,
             arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
+            fragments: FragmentTable::new(config.seed),
             timers: Timers::new(config.shaping_interval, now),
             links,
             grain: Duration::ZERO,
@@ -288,6 +294,9 @@ impl Machine for Gateway {
         if is_control && self.links[direction.index()].keeps_rate() {
             return self.handle_control(now, direction, id);
         }
+        if self.pool[&id].fragment.is_part() {
+            self.take_fragment(now, direction, &id);
+        }
         let (flow, slot) = self.classify(now, direction, &id);
         let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         self.handle_classified(now, direction, flow, slot, id);
@@ -329,6 +338,15 @@ impl Machine for Gateway {
             next = Time::earliest(next, link.ready_at(&mut cx));
         }
         next
+    }
+
+    fn is_working(&self) -> bool {
+        self.is_installing()
+    }
+
+    fn wants_frames(&self, port: PortId) -> bool {
+        let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
+        self.links[direction.index()].wants_frames()
     }
 
     fn set_grain(&mut self, grain: Duration) {

@@ -9,6 +9,7 @@ mod dense;
 mod facts;
 mod fifo;
 mod flow_fifo;
+mod fragment;
 mod governed;
 mod key;
 mod outer;
@@ -23,6 +24,7 @@ pub(crate) use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
 pub use flow_fifo::{FlowFifo, Handover};
+pub use fragment::{Fragment, Ports};
 pub use governed::Governed;
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
@@ -52,8 +54,9 @@ pub struct Packet {
     pub dscp: u8,
     /// What the frame carries.
     pub network: Network,
-    /// Part of a larger datagram; then `key` has no ports, so that all parts stay one flow.
-    pub fragment: bool,
+    /// Its place in a larger datagram. The key of a later fragment has no ports before the gateway has looked up
+    /// the first one.
+    pub fragment: Fragment,
     /// What tells its flow from others in the queue it is in.
     pub member: Member,
     /// When it reached the machine.
@@ -74,12 +77,13 @@ pub struct Packet {
     pub vlan: u16,
     /// Frames on the wire this stands for: more than one for a GSO super-packet.
     pub segments: u16,
-    /// Payload of each of these frames but the last; zero if it is one.
+    /// Payload of each of these frames but the last; zero if it is one. Of a fragment, see
+    /// [`identification`](Self::identification).
     pub segment: u16,
     /// The trunk in whose datagrams it leaves, counted from one; none if it leaves as it is.
     pub carried: Option<NonZeroU16>,
     /// The checksum of a UDP datagram, as it came: all that tells it from others of its flow. Zero of
-    /// other packets.
+    /// other packets. Of a fragment, see [`identification`](Self::identification).
     pub checksum: u16,
     /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
     pub seen_before: bool,

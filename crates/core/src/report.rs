@@ -38,6 +38,8 @@ pub struct Report {
     pub absorbed: u64,
     /// Packets made of others, which are ACKs that were records, or parts of one; or by trunks.
     pub made: u64,
+    /// Fragments whose first fragment was not known, by direction.
+    pub fragments_without_first: [u64; 2],
     /// Flows in the table.
     pub flows: u32,
     /// Flows that found the table full.

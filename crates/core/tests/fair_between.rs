@@ -42,6 +42,7 @@ fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

@@ -56,6 +56,7 @@ impl Net {
             flows: 16,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: Vec::new(),
             seed: 1,
             scheduler: Default::default(),

@@ -66,6 +66,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: Vec::new(),
             seed: 1,
             scheduler,

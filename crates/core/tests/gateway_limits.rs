@@ -53,6 +53,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: setup.trunk.then(trunk).into_iter().collect(),
             seed: 1,
             scheduler: Default::default(),

@@ -55,6 +55,7 @@ impl Run {
             flows: 64,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks,
             seed: 1,
             scheduler: Default::default(),

@@ -41,6 +41,7 @@ fn settings(trunks: &[trunk::Config]) -> GatewayConfig {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: trunks.to_vec(),
         seed: 1,
         scheduler: Default::default(),

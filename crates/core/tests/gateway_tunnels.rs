@@ -45,6 +45,7 @@ fn gateway(rate: Option<Rate>, queue: &str, policies: Vec<Policy>) -> Gateway {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

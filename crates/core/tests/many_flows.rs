@@ -85,6 +85,7 @@ fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report
         flows: 1 << 15,
         shaping_interval: interval,
         shaping_triggers: triggers,
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

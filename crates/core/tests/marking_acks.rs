@@ -34,6 +34,7 @@ impl Run {
             flows: 4,
             shaping_interval: Default::default(),
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: Vec::new(),
             seed: 1,
             scheduler: Default::default(),

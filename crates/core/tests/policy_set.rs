@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+    Direction, Endpoint, FlowKey, Fragment, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
 };
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Mode, Policy, PolicySet, Profile, Range,
@@ -238,10 +238,13 @@ fn packets() -> impl Strategy<Value = Packet> {
             .prop_map(|(address, port)| Endpoint::v6(address.to_be_bytes(), port))
     };
     let octet = || prop::sample::select(OCTETS);
-    (endpoint(), endpoint(), octet(), octet(), prop::sample::select(PORTS)).prop_map(
-        |(src, dst, protocol, dscp, vlan)| {
+    let later = Fragment::later(1);
+    let parts = [Fragment::WHOLE, Fragment::WHOLE, later, later.without_first(true)];
+    let part = prop::sample::select(parts.to_vec());
+    (endpoint(), endpoint(), octet(), octet(), prop::sample::select(PORTS), part).prop_map(
+        |(src, dst, protocol, dscp, vlan, fragment)| {
             let key = FlowKey { src, dst, protocol: Protocol(protocol) };
-            Packet { key, dscp: dscp % 64, vlan, ..Packet::default() }
+            Packet { key, dscp: dscp % 64, vlan, fragment, ..Packet::default() }
         },
     )
 }
@@ -262,8 +265,8 @@ proptest! {
     ///
     /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
     /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
-    /// ranges not merged; bits laid out against the order of precedence; `<` for `<=` among starts; of two headers
-    /// only one looked up, or the later match taken.
+    /// ranges not merged; ports of fragments without known ones looked up; bits laid out against the order of
+    /// precedence; `<` for `<=` among starts; of two headers only one looked up, or the later match taken.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),

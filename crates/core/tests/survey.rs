@@ -88,17 +88,18 @@ fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
     }
 }
 
-/// Kills: attempts without a bound.
+/// Kills: a call that adds all parts after some attempts; attempts that are not counted.
 #[test]
-fn a_survey_ends_although_the_policies_never_stop_changing() {
+fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     let mut run = run();
     let mut survey = Survey::of_all();
-    let mut turn = 0;
-    while run.gateway.survey(&mut survey) {
-        turn += 1;
-        assert!(turn < 10, "the survey never ends");
+    for turn in 1..10 {
+        assert!(run.gateway.survey(&mut survey), "part 1 of attempt {turn} is not all");
+        assert_eq!(survey.attempts(), turn);
         run.gateway.install(run.now, policies(turn));
     }
+    while run.gateway.survey(&mut survey) {}
+    assert_eq!(survey.attempts(), 10);
     check(&run, &survey.report().0.unwrap());
 }
 
@@ -145,6 +146,22 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     let names: BTreeSet<_> = found.iter().collect();
     assert!(found.len() >= 128, "{} are listed", found.len());
     assert_eq!(found.len(), names.len(), "each is listed once");
+}
+
+/// Kills: an order by bytes alone.
+#[test]
+fn flows_without_a_recent_packet_come_after_active_ones() {
+    let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
+    (0..9).for_each(|number| run.offer(1, number, 1_514));
+    run.now += Duration::from_secs(6);
+    run.drain();
+    run.offer(2, 0, 100);
+    (0..2).for_each(|number| run.offer(3, number, 100));
+    let flows = run.gateway.flows(run.now, 2);
+    let sources: Vec<_> = flows.iter().map(|it| it.offered.bytes).collect();
+    assert_eq!(sources, [200, 100], "{flows:?}");
+    let flows = run.gateway.flows(run.now, 3);
+    assert_eq!(flows[2].offered.bytes, 9 * 1_514);
 }
 
 /// Kills: flows counted that are idle; flows of the previous policies counted as classified.

@@ -392,8 +392,8 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     run.gateway.install(run.now, set(Tree::Flat).policies());
     let classes = run.gateway.classes();
     let waits = |name: &str| classes.iter().find(|it| it.name == name).unwrap().backlog.packets;
-    // The tracked flow, of host 2, moves with its next packet.
-    assert!(waits("class-1") > 0, "packets wait at the class of their policy");
+    // The tracked flow, of host 1, moves with its next packet.
+    assert!(waits("class-2") > 0, "packets wait at the class of their policy");
     run.until(Time::from_secs(5));
     let (left, report) = run.end();
     assert_eq!(report.held, 0);

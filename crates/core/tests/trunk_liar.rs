@@ -41,6 +41,7 @@ fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gatew
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: vec![trunk],
         seed: 1,
         scheduler: Default::default(),

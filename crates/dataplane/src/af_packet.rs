@@ -15,6 +15,7 @@ use tidegate_wire::{VlanTag, finish_checksum, split};
 
 use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
+use crate::cutting::cut;
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
@@ -57,6 +58,10 @@ impl AfPacket {
 impl Port for AfPacket {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
         self.0.receive(pool, now)
+    }
+
+    fn set_cutting(&mut self, cuts: bool) {
+        self.0.cuts = cuts;
     }
 
     fn can_send(&self) -> bool {
@@ -113,6 +118,8 @@ struct PacketPort<S> {
     arrived: VecDeque<PacketId>,
     /// The socket had less than was asked for.
     drained: bool,
+    /// Super-packets are cut into frames as they arrive.
+    cuts: bool,
     /// Waiting to be sent.
     outgoing: Queue,
     /// Time of the last call of `receive`.
@@ -134,6 +141,7 @@ impl<S: Socket> PacketPort<S> {
             memory,
             arrived: VecDeque::with_capacity(BATCH),
             drained: false,
+            cuts: false,
             outgoing: Queue::with_capacity(OUTGOING),
             now: Time::ZERO,
             slots: Vec::with_capacity(BATCH),
@@ -180,7 +188,11 @@ impl<S: Socket> PacketPort<S> {
             let (frame, len) = place(&self.memory, &packet, arrival);
             self.memory.set_frame(&packet, frame);
             frame::arrive(&self.memory, pool, &packet, len, now, &mut self.counters);
-            self.arrived.push_back(packet);
+            if self.cuts && pool[&packet].segments > 1 {
+                cut(&self.memory, pool, packet, now, &mut self.arrived);
+            } else {
+                self.arrived.push_back(packet);
+            }
         }
     }
 

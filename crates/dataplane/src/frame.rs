@@ -24,10 +24,11 @@ pub(crate) fn arrive(
     let oddity = describe_innermost(&memory.bytes(packet, len), len, described, &mut outer);
     oddity.into_iter().for_each(|it| counters.oddities.count(it));
     described.arrived = now;
-    if let Some(size) = memory.frame(packet).vnet.segment_size() {
+    let is_part = described.fragment.is_part();
+    if let Some(size) = memory.frame(packet).vnet.segment_size().filter(|_| !is_part) {
         (described.segments, described.segment) = (segments(described, size), size);
     }
-    if memory.frame(packet).vnet.partial_checksum() {
+    if memory.frame(packet).vnet.partial_checksum() && !is_part {
         // Nobody but this machine sees the checksum as it is.
         described.checksum = 0;
     }

@@ -6,6 +6,7 @@ mod af_packet;
 pub mod af_xdp;
 mod bare;
 mod clock;
+mod cutting;
 mod driver;
 pub mod fail_to_wire;
 mod frame;

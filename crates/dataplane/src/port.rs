@@ -15,6 +15,11 @@ pub trait Port {
     /// A frame that arrived, described in its slot; `None` if nothing more is there now.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
 
+    /// Sets whether super-packets that arrive from now on are cut into frames. A port without super-packets ignores it.
+    fn set_cutting(&mut self, cuts: bool) {
+        let _ = cuts;
+    }
+
     /// Whether [`send`](Self::send) has room.
     fn can_send(&self) -> bool;
 

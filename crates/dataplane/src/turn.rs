@@ -79,6 +79,7 @@ pub(crate) fn take_in(
         if !wanted(&*ports[index]) {
             continue;
         }
+        ports[index].set_cutting(machine.wants_frames(id(index)));
         let mut burst = 0;
         while burst < BURST {
             let Some(packet) = ports[index].receive(machine.pool(), now) else { break };
@@ -131,7 +132,7 @@ fn id(index: usize) -> PortId {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::os::fd::BorrowedFd;
     use std::rc::Rc;
 
@@ -148,6 +149,7 @@ mod tests {
         arrivals: u32,
         has_room: bool,
         log: Rc<RefCell<Vec<String>>>,
+        cuts: Rc<Cell<bool>>,
     }
 
     impl Scribe {
@@ -161,6 +163,10 @@ mod tests {
             self.arrivals = self.arrivals.checked_sub(1)?;
             self.note("receives");
             pool.insert(Packet::default())
+        }
+
+        fn set_cutting(&mut self, cuts: bool) {
+            self.cuts.set(cuts);
         }
 
         fn can_send(&self) -> bool {
@@ -198,7 +204,13 @@ mod tests {
     fn what_is_due_has_left_before_anything_is_taken_in() {
         let log = Rc::default();
         let port = |name, arrivals| -> Box<dyn Port> {
-            Box::new(Scribe { name, arrivals, has_room: true, log: Rc::clone(&log) })
+            Box::new(Scribe {
+                name,
+                arrivals,
+                has_room: true,
+                log: Rc::clone(&log),
+                cuts: Rc::default(),
+            })
         };
         let mut machine = Bare::new(4);
         let mut ports = [port("lan", 1), port("wan", 0)];
@@ -214,7 +226,7 @@ mod tests {
     /// What a turn says when this many frames have come to the LAN port, and the WAN port has room.
     fn turn_of(arrivals: u32, has_room: bool) -> Turn {
         let port = |name, arrivals| -> Box<dyn Port> {
-            Box::new(Scribe { name, arrivals, has_room, log: Rc::default() })
+            Box::new(Scribe { name, arrivals, has_room, log: Rc::default(), cuts: Rc::default() })
         };
         let mut ports = [port("lan", arrivals), port("wan", 0)];
         turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
@@ -228,5 +240,43 @@ mod tests {
         assert_eq!(turn_of(BURST + 1, true), Turn { wait: more, received, sent: BURST });
         assert_eq!(turn_of(2, true), Turn { wait: None, received: 2, sent: 2 });
         assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
+    }
+
+    /// A machine that wants frames from port 0.
+    struct Cutting(Bare);
+
+    impl Machine for Cutting {
+        fn pool(&mut self) -> &mut PacketPool {
+            self.0.pool()
+        }
+
+        fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
+            self.0.handle_packet(now, port, packet);
+        }
+
+        fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+            self.0.poll_transmit(now, port)
+        }
+
+        fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+            self.0.poll_timeout(now)
+        }
+
+        fn wants_frames(&self, port: PortId) -> bool {
+            port == PortId(0)
+        }
+    }
+
+    /// Kills: ports that are never told, or are told what is true of another port.
+    #[test]
+    fn each_port_is_told_whether_its_super_packets_are_cut() {
+        let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));
+        let port = |cuts: &Rc<Cell<bool>>| -> Box<dyn Port> {
+            let (arrivals, log, cuts) = (0, Rc::default(), Rc::clone(cuts));
+            Box::new(Scribe { name: "port", arrivals, has_room: true, log, cuts })
+        };
+        let mut ports = [port(&cuts[0]), port(&cuts[1])];
+        turn(&mut Cutting(Bare::new(4)), &mut ports, Time::ZERO);
+        assert_eq!(cuts.each_ref().map(|it| it.get()), [true, false]);
     }
 }

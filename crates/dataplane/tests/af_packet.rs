@@ -77,6 +77,28 @@ fn tcp_with_every_offload_passes_as_super_packets_and_intact() {
     assert!(longest > 3_000 && segments > 1, "{longest} bytes, {segments} segments");
 }
 
+/// Kills: super-packets that stay whole; frames with wrong checksums.
+#[test]
+fn for_a_slow_link_tcp_with_every_offload_passes_frame_by_frame() {
+    let Some(network) = Network::new(1_500) else { return };
+    let forwarding = network.forward();
+    forwarding.remote.ask(|live| live.machine.cuts = true).unwrap();
+    for address in SERVER {
+        assert!(echo(&network, address, 1 << 20));
+    }
+    let (longest, segments, counters) = forwarding
+        .remote
+        .ask(|live| {
+            let counters: Vec<PortCounters> = live.ports.iter().map(|it| it.counters()).collect();
+            (live.machine.longest, live.machine.most_segments, counters)
+        })
+        .unwrap();
+    assert_eq!((longest, segments), (1_514, 1), "{counters:?}");
+    // Each port received fewer packets than the other one sent: super-packets came.
+    assert!(counters[0].received < counters[1].sent, "{counters:?}");
+    assert_eq!(statistic(&network, "snmp", "Tcp:", "InCsumErrors"), 0);
+}
+
 #[test]
 fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
     let Some(network) = Network::new(9_000) else { return };

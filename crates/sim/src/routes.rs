@@ -249,6 +249,7 @@ mod tests {
             flows: 100,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: Vec::new(),
             seed: 0,
             scheduler: Default::default(),

@@ -53,6 +53,7 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         seed: 1,
         trunks: Vec::new(),
         scheduler: Default::default(),

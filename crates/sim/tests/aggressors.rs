@@ -81,6 +81,7 @@ fn gateway(case: &Case, controlled: bool) -> Gateway {
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

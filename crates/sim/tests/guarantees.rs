@@ -74,6 +74,7 @@ fn gateway((victim, output): (Search, Output), marking: Option<&str>) -> Gateway
         flows: 256,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 0,
         scheduler: scheduler.clone(),

@@ -39,6 +39,7 @@ fn gateway(queue: QdiscSpec) -> Gateway {
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         scheduler: Default::default(),
         trunks: Vec::new(),
         seed: 1,

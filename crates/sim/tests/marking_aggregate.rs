@@ -59,6 +59,7 @@ fn scenario(policy: Policy) -> Scenario {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         seed: 1,
         trunks: Vec::new(),
         scheduler: Default::default(),

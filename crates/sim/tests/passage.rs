@@ -38,6 +38,7 @@ fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: TriggerSet::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 0,
         scheduler: Default::default(),

@@ -68,6 +68,7 @@ fn config() -> GatewayConfig {
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

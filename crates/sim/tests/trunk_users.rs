@@ -110,6 +110,7 @@ fn gateway(rate: Option<Rate>, trunk: trunk::Config, policies: PolicySet) -> Nod
         flows: 1_024,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: vec![trunk],
         seed: 1,
         scheduler: Default::default(),

@@ -11,6 +11,7 @@ use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::flow::WithoutFirst;
 use tidegate_core::gateway::Overhead;
 use tidegate_core::packet::NO_VLAN;
 use tidegate_core::policy::parse::show_addresses;
@@ -132,6 +133,10 @@ fn settings(config: &Config) -> Fields {
         TriggerSet::All => "all",
         TriggerSet::Timer => "timer",
     };
+    let fragments = match gateway.fragments_without_first {
+        WithoutFirst::ByAddress => "by-address",
+        WithoutFirst::MayMatch => "may-match",
+    };
     BTreeMap::from([
         ("lan", config.lan.clone()),
         ("wan", config.wan.clone()),
@@ -142,6 +147,7 @@ fn settings(config: &Config) -> Fields {
         ("scheduler", scheduler(&gateway.scheduler)),
         ("shaping_interval", duration::show(gateway.shaping_interval)),
         ("shaping_triggers", triggers.to_owned()),
+        ("fragments_without_first", fragments.to_owned()),
         ("heartbeat", duration::show(config.heartbeat)),
         ("packets", gateway.packets.to_string()),
         ("flows", gateway.flows.to_string()),

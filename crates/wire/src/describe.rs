@@ -1,6 +1,7 @@
 //! Parses a frame into a packet descriptor: protocols, flow key, and offsets of the headers.
 
 mod control;
+mod fragment;
 mod inside;
 mod ip;
 mod link;

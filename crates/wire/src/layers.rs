@@ -1,9 +1,9 @@
 //! Lists the headers of a frame from the outside in, with those fields that change when a frame is split.
 //!
-//! Splitting and completing checksums need more than [`describe`](crate::describe) tells. A header without a length and
+//! Splitting and completing checksums need more than `describe` tells. A header without a length and
 //! without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
-//! Source: the standards named in [`tunnel`](crate::tunnel) and `describe`.
+//! Source: the standards named in [`tunnel`] and `describe`.
 //!
 //! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP payload is a tunnel on any port
 //! if a valid IP header ends at this offset inside it.

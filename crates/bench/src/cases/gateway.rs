@@ -147,6 +147,7 @@ pub(super) fn config(rate: Option<Rate>, flows: u32, seed: u64) -> GatewayConfig
         flows,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed,
         scheduler: Default::default(),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::flow::WithoutFirst;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{FairBetween, Mode};
@@ -99,7 +100,8 @@ tables! {
         "max_policies" => max_policies: Option<Spanned<Number>>,
     }
 
-    /// The gateway itself. `rate`, `overhead`, `queue`, `marking` and `shaping_interval` can change while it runs.
+    /// The gateway itself. `rate`, `overhead`, `queue`, `marking`, `shaping_interval` and
+    /// `fragments_without_first` can change while it runs.
     "[gateway]" Gateway {
         /// Interface towards the users.
         "lan" => lan: Required<String>,
@@ -128,6 +130,9 @@ tables! {
         /// conform, or the "timer" alone, as in a host without the triggers of the paper's section 6;
         /// what arrives when there are tokens then goes before what waits. Default: "all".
         "shaping_triggers" => shaping_triggers: Option<Spanned<TriggerSet>>,
+        /// The policy of an IP fragment whose first fragment is unknown. "by-address" skips policies that name ports,
+        /// "may-match" takes the first policy whose other terms match. Default: "by-address".
+        "fragments_without_first" => fragments_without_first: Option<Spanned<WithoutFirst>>,
         /// For how long the kernel waits for a sign of life before it passes frames straight across,
         /// from "5 ms" to "10 s". Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
@@ -541,6 +546,12 @@ impl Choice for Direction {
 impl Choice for TriggerSet {
     const WHAT: &str = "a set of triggers";
     const CHOICES: &[(&str, Self)] = &[("all", Self::All), ("timer", Self::Timer)];
+}
+
+impl Choice for WithoutFirst {
+    const WHAT: &str = "a rule for fragments";
+    const CHOICES: &[(&str, Self)] =
+        &[("by-address", Self::ByAddress), ("may-match", Self::MayMatch)];
 }
 
 impl Choice for Backend {

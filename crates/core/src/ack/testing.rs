@@ -25,7 +25,7 @@ pub(super) struct Bench {
     pub(super) queue: Queue,
     pub(super) ins: u64,
     pub(super) outs: u64,
-    /// Buffers that others occupy.
+    /// Packets that occupy the other buffers.
     others: Vec<PacketId>,
 }
 

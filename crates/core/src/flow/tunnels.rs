@@ -105,7 +105,7 @@ fn up(outer: &Outer, direction: Direction) -> Outer {
     }
 }
 
-fn hash(seed: &FixedState, outer: &Outer) -> u64 {
+pub(super) fn hash(seed: &FixedState, outer: &Outer) -> u64 {
     let mut hasher = seed.build_hasher();
     hasher.write_u16(outer.second_vlan);
     for tunnel in outer.tunnels() {

@@ -43,6 +43,16 @@ impl Gateway {
         (Some(flow), (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate))
     }
 
+    /// Gives a later fragment the ports of its first one.
+    #[cold]
+    pub(super) fn take_fragment(&mut self, now: Time, direction: Direction, id: &PacketId) {
+        let rule = self.config.fragments_without_first;
+        let outer = self.pool.outer(id).copied();
+        if !self.fragments.take(now, &mut self.pool[id], outer.as_ref(), rule) {
+            self.counts.without_first[direction.index()] += 1;
+        }
+    }
+
     /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
         let (packet, outer) = (&self.pool[id], self.pool.outer(id));
@@ -259,7 +269,7 @@ impl Gateway {
         }
         let written = self.policies.get(policy)?;
         // A policy that a swap brought does not begin with a burst.
-        let tokens = match self.began.get(policy.index()).copied().flatten() {
+        let tokens = match self.began.of(policy, self.aggregates.succession()) {
             Some(since) => Tokens::OneFrame { since },
             None => Tokens::Burst,
         };

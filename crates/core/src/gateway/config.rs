@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::aggregate::{ShapingTimer, TriggerSet};
+use crate::flow::WithoutFirst;
 use crate::qdisc::QdiscSpec;
 use crate::scheduler::SchedulerSpec;
 use crate::{Packet, Rate, trunk};
@@ -24,6 +25,8 @@ pub struct GatewayConfig {
     pub shaping_interval: Duration,
     /// What else makes an aggregate look whether packets that wait may leave.
     pub shaping_triggers: TriggerSet,
+    /// The policy of fragments whose first fragment is unknown.
+    pub fragments_without_first: WithoutFirst,
     /// The trunks that end here.
     pub trunks: Vec<trunk::Config>,
     /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.

@@ -1,15 +1,13 @@
 //! The way out of the gateway in one direction: the access link's rate, and where packets wait for it.
 
-use std::time::Duration;
-
-use super::GatewayConfig;
+use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
+use super::{GatewayConfig, Overhead};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::marking::{Marker, Marks};
-use crate::meter::TokenBucket;
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::Backlog;
@@ -19,8 +17,8 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 /// One direction's way out.
 pub(super) struct Link {
     direction: Direction,
-    /// What may leave, if the link's rate is to be kept.
-    bucket: Option<TokenBucket>,
+    /// When packets may depart, if the link has a rate.
+    balance: Option<Balance>,
     /// Where packets wait if there are no classes.
     queue: Waiting,
     /// Who shares the link; only where it has a rate.
@@ -30,18 +28,18 @@ pub(super) struct Link {
     /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,
-    /// Packets that depart next: at most one with a rate, otherwise all packets.
+    /// Packets that depart next: with a rate at most one, longer than a frame, otherwise all packets.
     next: Fifo,
 }
 
 impl Link {
     pub(super) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
         let rate = config.rate[direction.index()];
-        let bucket = rate.map(|rate| TokenBucket::new(rate, burst(rate), now));
+        let balance = rate.map(|rate| Balance::new(rate, &config.overhead, now));
         let queue = queue(config, direction, rate);
         Self {
             direction,
-            bucket,
+            balance,
             queue,
             classes: None,
             rest: Fifo::new(),
@@ -60,7 +58,7 @@ impl Link {
         config: &GatewayConfig,
         displaced: &mut Fifo,
     ) -> Option<Box<Classes>> {
-        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| !set.is_empty());
+        let rate = self.balance.as_ref().map(Balance::rate).filter(|_| !set.is_empty());
         let Some(rate) = rate else {
             let mut gone = self.classes.take();
             if let Some(classes) = &mut gone {
@@ -91,7 +89,7 @@ impl Link {
         displaced: &mut Fifo,
     ) {
         let shared = !set.is_empty() || self.classes.is_some();
-        let rate = self.bucket.as_ref().map(TokenBucket::rate).filter(|_| shared);
+        let rate = self.balance.as_ref().map(Balance::rate).filter(|_| shared);
         let Some(rate) = rate else {
             return;
         };
@@ -162,7 +160,7 @@ impl Link {
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.
     pub(super) fn sight(&mut self, now: Time, leaf: ClassId, packet: &Packet, flow: Option<&Flow>) {
-        match (&self.bucket, &mut self.classes) {
+        match (&self.balance, &mut self.classes) {
             (None, _) => {}
             (Some(_), Some(classes)) => classes.sight(now, leaf, packet, flow),
             (Some(_), None) => {
@@ -175,7 +173,7 @@ impl Link {
 
     /// Shows `ack`, which departs to the sender of `flow`, to the marking at `leaf`.
     pub(super) fn acknowledge(&mut self, now: Time, leaf: ClassId, ack: &Packet, flow: &Flow) {
-        match (&self.bucket, &mut self.classes) {
+        match (&self.balance, &mut self.classes) {
             (None, _) => {}
             (Some(_), Some(classes)) => classes.acknowledge(now, leaf, ack, flow),
             (Some(_), None) => {
@@ -203,7 +201,7 @@ impl Link {
     /// When buffers are scarce, one that would wait behind others is dropped: the other direction
     /// needs some.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
-        if self.bucket.is_none() {
+        if self.balance.is_none() {
             self.next.push(cx.pool, packet);
             return;
         }
@@ -220,13 +218,18 @@ impl Link {
     /// Returns `true` if the link has a rate.
     #[inline]
     pub(super) const fn keeps_rate(&self) -> bool {
-        self.bucket.is_some()
+        self.balance.is_some()
+    }
+
+    /// Returns `true` if super-packets are cut into frames, as each would occupy the link for long.
+    pub(super) fn wants_frames(&self) -> bool {
+        self.balance.as_ref().is_some_and(|balance| balance.rate() < WHOLE)
     }
 
     /// Enqueues a packet of control traffic that `source` has sent.
     pub(super) fn push_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
-        let Some(bucket) = &self.bucket else { return self.next.push(cx.pool, packet) };
-        let make = || Box::new(Control::new(self.direction, self.seed, bucket.rate(), cx.now));
+        let Some(balance) = &self.balance else { return self.next.push(cx.pool, packet) };
+        let make = || Box::new(Control::new(self.direction, self.seed, balance.rate(), cx.now));
         let control = self.control.get_or_insert_with(make);
         control.push(cx, source, packet);
         if let Some(classes) = self.classes.as_mut().filter(|_| control.waits()) {
@@ -245,7 +248,7 @@ impl Link {
         if more.packets() == 0 {
             return;
         }
-        if self.bucket.is_none() {
+        if self.balance.is_none() {
             return append(cx, &mut more, &mut self.next);
         }
         let mut waiting = Fifo::new();
@@ -256,10 +259,10 @@ impl Link {
 
     /// What waits at `leaf`, as a signal sees it.
     pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
-        let Some(bucket) = &self.bucket else { return Ahead::default() };
+        let Some(balance) = &self.balance else { return Ahead::default() };
         match &self.classes {
-            Some(classes) => classes.ahead(leaf, bucket.rate()),
-            None => self.queue.ahead(bucket.rate()),
+            Some(classes) => classes.ahead(leaf, balance.rate()),
+            None => self.queue.ahead(balance.rate()),
         }
     }
 
@@ -296,47 +299,57 @@ impl Link {
     /// A packet that leaves now.
     #[inline]
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        if self.bucket.is_some() && !self.take(cx) {
+        if self.balance.is_some() && !self.take(cx) {
             return None;
         }
         self.next.pop(cx.pool)
     }
 
-    /// Takes the tokens for what leaves next, if there is something and they are there.
+    /// Chooses the next packet if the balance permits one, and pays for it. Returns `false` if no packet departs.
     fn take(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.stage(cx);
+        if self.next.packets() == 0 {
+            if !self.balance.as_mut().is_some_and(|balance| balance.permits(cx.now)) {
+                return false;
+            }
+            self.choose_next(cx);
+        }
         let Some(next) = self.next.peek(cx.pool) else { return false };
         let len = next.charged();
-        self.bucket.as_mut().is_none_or(|bucket| bucket.try_take(cx.now, len))
+        self.balance.as_mut().is_some_and(|balance| balance.pay(cx.now, len))
     }
 
     /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.
     #[inline]
     pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
-        if self.bucket.is_none() {
+        if self.balance.is_none() {
             return (self.next.packets() > 0).then_some(cx.now);
         }
-        self.has_tokens_at(cx)
+        self.permits_at(cx)
     }
 
-    /// When there are tokens for what leaves next.
-    fn has_tokens_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
-        self.stage(cx);
-        let Some(next) = self.next.peek(cx.pool) else {
-            return self.classes.as_mut()?.ready_at(cx.now);
-        };
-        let len = next.charged();
-        Some(self.bucket.as_ref().map_or(cx.now, |bucket| bucket.ready_at(len)))
+    /// When the balance permits the next packet, and a class may send it.
+    fn permits_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
+        let balance = self.balance.as_ref()?;
+        if let Some(next) = self.next.peek(cx.pool) {
+            return Some(balance.pays_at(next.charged()));
+        }
+        let permitted = balance.permits_at();
+        let control = self.control.as_ref().is_some_and(|control| control.waits());
+        if control || self.rest.packets() + self.queue.backlog().packets > 0 {
+            return Some(permitted);
+        }
+        let class = self.classes.as_mut()?.ready_at(cx.now)?;
+        Some(class.max(permitted))
     }
 
-    /// Changes the rate; what waits stays.
-    pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>) {
+    /// Changes the rate and the overhead; what waits stays.
+    pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>, overhead: &Overhead) {
         if let Some(rate) = rate {
             self.queue.set_rate(rate);
         }
-        match (&mut self.bucket, rate) {
-            (Some(bucket), Some(rate)) => {
-                bucket.set(cx.now, rate, burst(rate));
+        match (&mut self.balance, rate) {
+            (Some(balance), Some(rate)) => {
+                balance.set(cx.now, rate, overhead);
                 if let Some(classes) = &mut self.classes {
                     classes.set_link_rate(cx.now, rate);
                 }
@@ -344,7 +357,7 @@ impl Link {
                     control.set_rate(cx.now, rate);
                 }
             }
-            (None, Some(rate)) => self.bucket = Some(TokenBucket::new(rate, burst(rate), cx.now)),
+            (None, Some(rate)) => self.balance = Some(Balance::new(rate, overhead, cx.now)),
             (_, None) => self.open(cx),
         }
     }
@@ -354,7 +367,7 @@ impl Link {
     pub(super) fn set_queue(&mut self, cx: &mut Cx<'_>, config: &GatewayConfig) {
         let mut waiting = Fifo::new();
         self.empty(cx, &mut waiting);
-        let rate = self.bucket.as_ref().map(TokenBucket::rate);
+        let rate = self.balance.as_ref().map(Balance::rate);
         self.queue = queue(config, self.direction, rate);
         while let Some(packet) = waiting.pop(cx.pool) {
             self.queue.enqueue(cx, packet);
@@ -364,7 +377,7 @@ impl Link {
     /// Removes the rate. All waiting packets depart at once, in the order of the queues, and later packets
     /// never wait.
     pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
-        self.bucket = None;
+        self.balance = None;
         if let Some(mut control) = self.control.take() {
             while let Some(packet) = control.pop(cx) {
                 self.next.push(cx.pool, packet);
@@ -399,11 +412,8 @@ impl Link {
         lines.into_iter().fold(plus(self.queue.backlog(), control), plus)
     }
 
-    /// Takes the next packet out of the queue, to see how long it is; without a rate, none is there.
-    fn stage(&mut self, cx: &mut Cx<'_>) {
-        if self.bucket.is_none() || self.next.packets() > 0 {
-            return;
-        }
+    /// Moves the next packet from the queues of a link with a rate to `next`.
+    fn choose_next(&mut self, cx: &mut Cx<'_>) {
         let packet = match self.control.take_if(|control| control.waits()) {
             Some(mut control) => {
                 let packet = self.choose(cx, &mut control);
@@ -471,11 +481,5 @@ fn queue(config: &GatewayConfig, direction: Direction, rate: Option<Rate>) -> Wa
     Waiting::new(config.queue.build(rate, random))
 }
 
-/// What may leave the link back to back: what it carries while a loop may sensibly be late, and two
-/// full-size frames at least.
-fn burst(rate: Rate) -> Bytes {
-    rate.bytes_in(CATCH_UP).max(TWO_FRAMES)
-}
-
-const CATCH_UP: Duration = Duration::from_millis(2);
-const TWO_FRAMES: Bytes = Bytes(2 * 1_538);
+/// From this rate on, super-packets are not cut: 64 KiB take about half a millisecond.
+const WHOLE: Rate = Rate::from_mbps(1_000);

@@ -9,7 +9,7 @@ use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId, Tunnel, number, slot};
+use crate::packet::{Direction, Endpoint, FlowId, Protocol, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
@@ -51,14 +51,11 @@ impl Gateway {
     ///
     /// Packets may pass between two parts. A part is as of when it was added, and the gateway's own counts are
     /// as of when the survey was completed. Every aggregate and class is there once: a survey waits while a swap
-    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. After
-    /// some such attempts all of it is added in one call.
+    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. A caller
+    /// whose survey starts over too [often](Survey::attempts) has to hold such changes up.
     #[must_use]
     pub fn survey(&self, survey: &mut Survey) -> bool {
-        if !survey.align(self.arrangement) {
-            self.survey_whole(survey);
-            return false;
-        }
+        survey.align(self.arrangement);
         if self.is_installing() {
             return true;
         }
@@ -149,6 +146,7 @@ impl Gateway {
             marks: tally.marks,
             absorbed: acks.absorbed + counts.absorbed,
             made: acks.made + counts.made,
+            fragments_without_first: self.counts.without_first,
             flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
             untracked: self.flows.untracked(),
             unresponsive: self.unresponsive(),
@@ -172,7 +170,7 @@ impl Gateway {
         link.classes().map_or_else(|| link.backlog(), |classes| classes.backlog(leaf))
     }
 
-    /// Up to `most` flows, each in the directions it has packets in, those with most bytes first.
+    /// Up to `most` flows, each in the directions it has packets in, active ones first, then those with most bytes.
     #[must_use]
     pub fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
         let mut survey = FlowSurvey::of_most(most);
@@ -190,7 +188,9 @@ impl Gateway {
             survey.at += number(FLOWS);
             for (id, flow) in flows {
                 let ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
-                ways.for_each(|way| survey.add(id, flow, self.flows.outer(flow, way), way));
+                ways.for_each(|way| {
+                    survey.add(now, (id, flow), self.flows.outer(flow, way), way);
+                });
             }
             return true;
         }
@@ -233,8 +233,8 @@ impl Gateway {
         let report = |tunnel: &Tunnel| TunnelReport {
             kind: tunnel.kind.name(),
             id: tunnel.id,
-            src: show(tunnel.key.src),
-            dst: show(tunnel.key.dst),
+            src: show(tunnel.key.src, tunnel.key.protocol),
+            dst: show(tunnel.key.dst, tunnel.key.protocol),
         };
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
@@ -246,8 +246,8 @@ impl Gateway {
         let rtt = flow.rtt();
         let places = self.places_of(id, flow, direction);
         FlowReport {
-            src: show(key.src),
-            dst: show(key.dst),
+            src: show(key.src, key.protocol),
+            dst: show(key.dst, key.protocol),
             tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
             direction: direction.name(),
@@ -342,10 +342,38 @@ fn room(flow: &Flow, direction: Direction) -> Option<u32> {
     Some(if before(sent, edge) { edge.wrapping_sub(sent) } else { 0 })
 }
 
-pub(super) fn show(endpoint: Endpoint) -> String {
-    std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string()
+/// `endpoint` as address and port. A frame without IP has the name of its ethertype in place of them.
+pub(super) fn show(endpoint: Endpoint, protocol: Protocol) -> String {
+    let name = match endpoint.port {
+        _ if protocol != Protocol::OPAQUE => {
+            return std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string();
+        }
+        0 => "IEEE 802.3",
+        0x0806 => "ARP",
+        0x8863 | 0x8864 => "PPPoE",
+        0x8847 | 0x8848 => "MPLS",
+        0x8809 => "slow protocols",
+        0x888e => "EAPOL",
+        0x88cc => "LLDP",
+        ethertype => return format!("ethertype {ethertype:#06x}"),
+    };
+    name.to_owned()
 }
 
 fn micros(span: Option<Duration>) -> Option<u64> {
     span.and_then(|span| u64::try_from(span.as_micros()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an ethertype shown as a port; a name for a port of TCP.
+    #[test]
+    fn frames_without_ip_are_shown_by_their_ethertype() {
+        let opaque = |port| show(Endpoint::v6([0; 16], port), Protocol::OPAQUE);
+        assert_eq!(opaque(0x0806), "ARP");
+        assert_eq!(opaque(0x88b5), "ethertype 0x88b5");
+        assert_eq!(show(Endpoint::v6([0; 16], 0x0806), Protocol::TCP), "[::]:2054");
+    }
 }

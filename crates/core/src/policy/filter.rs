@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 
-use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Protocol};
+use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Ports, Protocol};
 
 /// The packets whose every field lies in one of the ranges given for it; an empty list means any.
 ///
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
 /// frames that are not IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses stand in their
-/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
+/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). Ranges for ports match a
+/// fragment without known ports only if it says [`Ports::Any`].
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.
@@ -63,16 +64,27 @@ impl Filter {
         direction: Direction,
     ) -> bool {
         let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
+        // Fragments are not looked into, so the outermost header of a tunnel has all its ports.
+        let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
         self.accepts(protocol_number(key))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
-            && within(&self.src_port, key.src.port)
-            && within(&self.dst_port, key.dst.port)
+            && self.accepts_ports(key, ports)
             && within(&self.dscp, packet.dscp)
             && within(&self.vlan, packet.vlan)
             && within(&self.inner_vlan, second_vlan(outer))
             && self.direction.is_none_or(|only| only == direction)
+    }
+
+    /// Returns `true` if the ports of `key` are in the ranges for them.
+    fn accepts_ports(&self, key: &FlowKey, ports: Ports) -> bool {
+        let (src, dst) = (&self.src_port, &self.dst_port);
+        match ports {
+            Ports::Known => within(src, key.src.port) && within(dst, key.dst.port),
+            Ports::Unknown => !self.asks_for_ports(),
+            Ports::Any => true,
+        }
     }
 
     /// True if packets of this [`protocol_number`] are accepted, and have every field that is asked for.
@@ -92,7 +104,7 @@ impl Filter {
     }
 
     /// Returns `true` if the filter has a condition on a port.
-    const fn asks_for_ports(&self) -> bool {
+    pub(super) const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use super::filter::{Filter, Range, merged, protocol_number, second_vlan};
-use crate::packet::{Direction, FlowKey, Outer, Packet, slot};
+use crate::packet::{Direction, FlowKey, Outer, Packet, Ports, slot};
 
 /// Finds the first filter that matches a packet.
 ///
@@ -37,6 +37,10 @@ pub(super) struct Index {
 
 /// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header, second VLAN.
 const NUMBERS: usize = 8;
+/// The places of the ports among them.
+const PORTS: [usize; 2] = [0, 1];
+/// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
+const WITHOUT_PORTS: u16 = 1 << 9;
 
 /// The header by which a packet is looked up: the only one, or of a packet in a tunnel one of two.
 const ONLY: u16 = 0;
@@ -116,18 +120,23 @@ impl Index {
         second: u16,
         direction: Direction,
     ) -> Option<u32> {
-        let protocol = protocol_number(key);
+        // Fragments are not looked into, so the outermost header of a tunnel has all its ports.
+        let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
+        let protocol =
+            protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
         let way = u16::from(direction == Direction::Down);
-        let (ports, dscp) = ((key.src.port, key.dst.port), packet.dscp.into());
-        let numbers = [ports.0, ports.1, protocol, dscp, packet.vlan, way, header, second];
+        let ([src, dst], dscp) = ([key.src.port, key.dst.port], packet.dscp.into());
+        let numbers = [src, dst, protocol, dscp, packet.vlan, way, header, second];
         let mut sets = [0; NUMBERS + 2];
         for (axis, value) in self.addresses.iter().zip([key.src.number(), key.dst.number()]) {
             if let Some(axis) = axis {
                 sets[axis.rank] = axis.set_of(value);
             }
         }
-        for (axis, value) in self.numbers.iter().zip(numbers) {
-            if let Some(axis) = axis {
+        for (field, (axis, value)) in self.numbers.iter().zip(numbers).enumerate() {
+            if let Some(axis) = axis
+                && !(ports == Ports::Any && PORTS.contains(&field))
+            {
                 sets[axis.rank] = axis.set_of(value);
             }
         }
@@ -228,13 +237,28 @@ fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     [
         filter.src_port.clone(),
         filter.dst_port.clone(),
-        filter.protocols(),
+        protocols(filter),
         filter.dscp.iter().map(wide).collect(),
         filter.vlan.clone(),
         way.map(|way| Range { first: way, last: way }).into_iter().collect(),
         if inner { headers(filter) } else { Vec::new() },
         filter.inner_vlan.clone(),
     ]
+}
+
+/// The protocols that `filter` accepts, of packets with and without known ports.
+fn protocols(filter: &Filter) -> Vec<Range<u16>> {
+    let mut ranges = filter.protocols();
+    if !filter.asks_for_ports() {
+        let shifted = |it: &Range<u16>| Range {
+            first: it.first + WITHOUT_PORTS,
+            last: it.last + WITHOUT_PORTS,
+        };
+        let nonempty = ranges.iter().filter(|it| it.first <= it.last);
+        let shifted: Vec<_> = nonempty.map(shifted).collect();
+        ranges.extend(shifted);
+    }
+    ranges
 }
 
 /// The headers that `filter` reads. Empty if it accepts any header.

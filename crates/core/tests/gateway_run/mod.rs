@@ -100,6 +100,7 @@ pub(crate) fn config() -> GatewayConfig {
         flows: 64,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
         trunks: Vec::new(),
         seed: 1,
         scheduler: Default::default(),

@@ -188,6 +188,8 @@ pub(crate) struct Watch {
     pub(crate) most_segments: u16,
     /// Mark congestion on every packet that can be, and halve every window.
     pub(crate) rewrite: bool,
+    /// Super-packets are to be cut.
+    pub(crate) cuts: bool,
     pub(crate) rewritten: u32,
 }
 
@@ -198,6 +200,7 @@ impl Watch {
             longest: 0,
             most_segments: 0,
             rewrite: false,
+            cuts: false,
             rewritten: 0,
         }
     }
@@ -226,6 +229,10 @@ impl Machine for Watch {
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
         self.bare.poll_timeout(now)
+    }
+
+    fn wants_frames(&self, _port: PortId) -> bool {
+        self.cuts
     }
 }
 

@@ -42,6 +42,10 @@ const fn is_for_bridges(destination: &[u8; 6]) -> bool {
 
 /// True if an IP packet with this hop limit is control traffic; `packet` is its finished description.
 pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
+    // The ports of a fragment are not those of its datagram's other fragments.
+    if packet.fragment.is_part() && matches!(packet.key.protocol, Protocol::TCP | Protocol::UDP) {
+        return false;
+    }
     let is_routing = matches!(hop_limit, NEXT_HOP | GTSM) || packet.dscp == CS6;
     let ports = (packet.key.src.port, packet.key.dst.port);
     match packet.key.protocol {
@@ -52,7 +56,7 @@ pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bo
         Protocol::UDP => {
             is_dhcp(ports, DHCPV6_SERVER, DHCPV6_CLIENT) || is_bfd(ports.1, hop_limit, is_routing)
         }
-        Protocol::ICMPV6 if !packet.fragment => {
+        Protocol::ICMPV6 if !packet.fragment.is_part() => {
             let at = usize::from(packet.transport_offset);
             match frame.head.get(at).filter(|_| at > 0) {
                 Some(133..=137) => hop_limit == GTSM,

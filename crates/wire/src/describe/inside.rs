@@ -20,7 +20,7 @@ pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
         }
         protocol => tunnel::is_carrier(protocol, [packet.key.src.port, packet.key.dst.port]),
     };
-    possible && !packet.fragment && !frame.authenticated
+    possible && !packet.fragment.is_part() && !frame.authenticated
 }
 
 /// Describes `packet` by the innermost header in its tunnels, and adds these to `outer`.
@@ -53,6 +53,8 @@ pub(super) fn look(
         outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
         (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
         (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);
+        // With the checksum, the identification of a fragment.
+        packet.segment = inner.segment;
         described?;
     }
     Ok(())

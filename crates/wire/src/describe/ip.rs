@@ -3,7 +3,7 @@
 use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 
-use super::{Cursor, Oddity, be16, control, is_control, transport};
+use super::{Cursor, Oddity, be16, control, fragment, is_control, transport};
 
 /// Source: RFC 791, section 3.1.
 ///
@@ -17,7 +17,6 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     packet.network = Network::Ipv4;
     packet.network_offset = frame.offset();
     (packet.dscp, packet.ecn) = traffic_class(header[1]);
-    packet.fragment = be16(header[6], header[7]) & V4_FRAGMENT != 0;
     packet.key = FlowKey {
         src: Endpoint::v4([header[12], header[13], header[14], header[15]], 0),
         dst: Endpoint::v4([header[16], header[17], header[18], header[19]], 0),
@@ -30,10 +29,15 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     }
     frame.limit(total_len).ok_or(Oddity::Ipv4)?;
     frame.at += header_len;
-    let described = match (packet.fragment, packet.key.protocol) {
-        (true, _) => Ok(()),
-        (false, AUTHENTICATION) => authenticated(frame, packet),
-        (false, _) => transport::describe(frame, packet),
+    let part = be16(header[6], header[7]);
+    let described = if part & V4_FRAGMENT != 0 {
+        let identification = u32::from(be16(header[4], header[5]));
+        fragment::describe(frame, packet, part & V4_OFFSET, identification);
+        Ok(())
+    } else if packet.key.protocol == AUTHENTICATION {
+        authenticated(frame, packet)
+    } else {
+        transport::describe(frame, packet)
     };
     note_control(frame, packet, header[8]);
     described
@@ -79,19 +83,24 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     packet.network_offset = frame.offset();
     (packet.dscp, packet.ecn) = traffic_class(header[0] << 4 | header[1] >> 4);
     frame.at += header.len();
-    let mut upper = Upper { protocol: header[6], fragment: false, authenticated: false };
+    let mut upper = Upper { protocol: header[6], fragment: None, authenticated: false };
     let payload_len = length(be16(header[4], header[5]), frame.left());
     let passed = frame.limit(payload_len).ok_or(Oddity::Ipv6);
     let passed = passed.and_then(|()| pass_extensions(frame, &mut upper));
 
-    packet.fragment = upper.fragment;
     // Protocol 0 would say that the frame is not IP.
     let protocol = if upper.protocol == HOP_BY_HOP { NO_NEXT_HEADER } else { upper.protocol };
     let (src, dst) = addresses(header);
     packet.key =
         FlowKey { src: endpoint_v6(src), dst: endpoint_v6(dst), protocol: Protocol(protocol) };
     passed?;
-    let described = if packet.fragment { Ok(()) } else { transport::describe(frame, packet) };
+    let described = match upper.fragment {
+        None => transport::describe(frame, packet),
+        Some((offset, identification)) => {
+            fragment::describe(frame, packet, offset, identification);
+            Ok(())
+        }
+    };
     note_control(frame, packet, header[7]);
     if upper.authenticated {
         frame.authenticated = true;
@@ -103,25 +112,32 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
 /// Payload of an IPv6 packet behind its extension headers.
 struct Upper {
     protocol: u8,
-    fragment: bool,
+    /// Offset in units of 8 bytes, and identification.
+    fragment: Option<(u16, u32)>,
     authenticated: bool,
+}
+
+/// The protocol behind the extension headers in a first fragment. `None` if they do not end within it, or another
+/// fragment header is there.
+pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> {
+    let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
+    pass_extensions(frame, &mut upper).ok().filter(|()| upper.protocol != HOP_BY_HOP)?;
+    upper.fragment.is_none().then_some(upper.protocol)
 }
 
 /// The protocol behind the extension headers that begin with `first` at `at`, and where its header is; and whether
 /// the packet is a fragment. `None` if a header is not whole.
 pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
     let mut cursor = Cursor { at, ..Cursor::new(packet, packet.len()) };
-    let mut upper = Upper { protocol: first, fragment: false, authenticated: false };
+    let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
     pass_extensions(&mut cursor, &mut upper).ok()?;
-    Some((upper.protocol, cursor.at, upper.fragment))
+    Some((upper.protocol, cursor.at, upper.fragment.is_some()))
 }
 
-/// Passes extension headers, as many as the frame has. `upper` begins with the number of the first one.
-/// Headers behind a fragment header are not passed, so that every fragment of a datagram has the same
-/// protocol in its key.
+/// Passes extension headers up to the first fragment header. `upper` begins with the number of the first one.
 fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddity> {
     let mut first = true;
-    while !upper.fragment {
+    while upper.fragment.is_none() {
         let len: fn(u8) -> usize = match upper.protocol {
             HOP_BY_HOP if !first => return Err(Oddity::Ipv6),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => |len| usize::from(len) * 8 + 8,
@@ -134,10 +150,14 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
         if len > frame.left() {
             return Err(Oddity::Ipv6);
         }
-        frame.at += len;
         upper.authenticated |= Protocol(upper.protocol) == AUTHENTICATION;
         // A fragment header on a datagram in one piece means nothing (RFC 6946).
-        upper.fragment = upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0;
+        if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
+            let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
+            let identification = u32::from_be_bytes([a, b, c, d]);
+            upper.fragment = Some((be16(high, low) >> V6_OFFSET_SHIFT, identification));
+        }
+        frame.at += len;
         upper.protocol = next;
         first = false;
     }
@@ -187,8 +207,12 @@ fn addresses(header: &[u8; 40]) -> ([u8; 16], [u8; 16]) {
 
 /// More fragments, or an offset.
 const V4_FRAGMENT: u16 = 0x3fff;
+/// In units of 8 bytes (RFC 791, section 3.1).
+const V4_OFFSET: u16 = 0x1fff;
 /// More fragments, or an offset (RFC 8200, section 4.5).
 const V6_FRAGMENT: u16 = 0xfff9;
+/// The offset in units of 8 bytes stands above the flags.
+const V6_OFFSET_SHIFT: u32 = 3;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

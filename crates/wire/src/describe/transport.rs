@@ -14,10 +14,32 @@ pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<()
     match packet.key.protocol {
         Protocol::TCP => tcp(frame, packet),
         Protocol::UDP => udp(frame, packet),
-        Protocol::ICMP => icmp(frame, packet, [8, 0]),
-        Protocol::ICMPV6 => icmp(frame, packet, [128, 129]),
+        Protocol::ICMP => icmp(frame, packet, ICMP_ECHO),
+        Protocol::ICMPV6 => icmp(frame, packet, ICMPV6_ECHO),
         _ => Ok(()),
     }
+}
+
+/// The ports of a first fragment, and the bytes that it needs to have. `None` if it is shorter. Protocols without
+/// ports have zeros.
+///
+/// Source: RFC 1858, section 3.1 (TCP up to its flags); RFC 768, RFC 792 (the whole header).
+pub(super) fn ports(frame: &Cursor<'_>, protocol: Protocol) -> Option<([u16; 2], usize)> {
+    let echo = match protocol {
+        Protocol::TCP if frame.left() < TCP_FLAGS => return None,
+        Protocol::TCP | Protocol::UDP => {
+            let header = frame.peek::<8>()?;
+            let ports = [be16(header[0], header[1]), be16(header[2], header[3])];
+            let len = if protocol == Protocol::TCP { TCP_FLAGS } else { header.len() };
+            return Some((ports, len));
+        }
+        Protocol::ICMP => ICMP_ECHO,
+        Protocol::ICMPV6 => ICMPV6_ECHO,
+        _ => return Some(([0; 2], 0)),
+    };
+    let header = frame.peek::<8>()?;
+    let identifier = if echo.contains(&header[0]) { be16(header[4], header[5]) } else { 0 };
+    Some(([identifier; 2], header.len()))
 }
 
 /// Source: RFC 768.
@@ -134,5 +156,10 @@ const fn timestamps(body: [u8; 8]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
+/// Bytes of a TCP header up to its flags (RFC 1858, section 3.1: TMIN).
+const TCP_FLAGS: usize = 16;
+/// Request and reply (RFC 792; RFC 4443, section 4).
+const ICMP_ECHO: [u8; 2] = [8, 0];
+const ICMPV6_ECHO: [u8; 2] = [128, 129];
 /// The largest shift; larger ones count as this (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

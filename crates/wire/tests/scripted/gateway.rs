@@ -51,6 +51,7 @@ impl Wire {
             flows: 16,
             shaping_interval: Duration::ZERO,
             shaping_triggers: Default::default(),
+            fragments_without_first: Default::default(),
             trunks: Vec::new(),
             seed: 1,
             scheduler: Default::default(),

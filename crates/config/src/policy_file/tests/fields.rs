@@ -45,7 +45,7 @@ error[TG0002]: `heartbeet` is not a field of [gateway]
 4 | heartbeet = "50 ms"
   | ^^^^^^^^^
   |
-  = help: did you mean `heartbeat`? there are: lan, wan, rate, overhead, queue, marking, scheduler, buffer, shaping_interval, shaping_triggers, heartbeat, packets, flows, backend"#;
+  = help: did you mean `heartbeat`? there are: lan, wan, rate, overhead, queue, marking, scheduler, buffer, shaping_interval, shaping_triggers, fragments_without_first, heartbeat, packets, flows, backend"#;
     a_table_that_does_not_exist_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -447,7 +447,7 @@ error[TG0002]: `wann` is not a field of [gateway]
 3 | wann = "eth0"
   | ^^^^
   |
-  = help: did you mean `wan`? there are: lan, wan, rate, overhead, queue, marking, scheduler, buffer, shaping_interval, shaping_triggers, heartbeat, packets, flows, backend
+  = help: did you mean `wan`? there are: lan, wan, rate, overhead, queue, marking, scheduler, buffer, shaping_interval, shaping_triggers, fragments_without_first, heartbeat, packets, flows, backend
 
 error[TG0008]: `shap` is not an action
  --> office.toml:6:10

@@ -90,7 +90,7 @@ fn joined(packet: &Packet, segments: u32) -> Packet {
 
 /// What is the same of `packet` wherever it is looked at, and of other packets most likely not.
 fn identity(packet: &Packet) -> Option<u64> {
-    let content = match (packet.fragment, packet.tcp) {
+    let content = match (packet.fragment.is_part(), packet.tcp) {
         (false, Some(tcp)) => {
             let (value, echo) = tcp.timestamps.unwrap_or_default();
             let flags = tcp.flags.0 & (TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);

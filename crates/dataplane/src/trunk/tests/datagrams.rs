@@ -10,7 +10,7 @@ use super::*;
 /// Hardware addresses of a user at each site.
 const USERS: [Mac; 2] = [[2, 0, 0, 0, 9, 0], [2, 0, 0, 0, 9, 1]];
 
-const fn udp(vlan: Option<u16>) -> Wire {
+pub(super) const fn udp(vlan: Option<u16>) -> Wire {
     Wire::Datagrams { vlan, encapsulation: Encapsulation::Udp }
 }
 
@@ -133,12 +133,36 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
         enter(&world, 0, &frame);
         world.run(100, |_, _| true);
         let fragments = left(&world, 1);
-        assert!(fragments.len() == 2 && fragments.iter().all(|it| described(it).fragment));
+        assert!(
+            fragments.len() == 2 && fragments.iter().all(|it| described(it).fragment.is_part())
+        );
         let data: Vec<u8> = fragments.iter().flat_map(|it| it[34..].to_vec()).collect();
         assert_eq!(data, frame.bytes()[34..]);
         let counted = carried(&world, 0);
         assert_eq!((counted.too_big, counted.told, counted.fragments), (2, 2, 2));
     }
+}
+
+/// Kills: the sender of the inner packet told, which does not know the path.
+#[test]
+fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
+    let mut world = met(false, [udp(None); 2]);
+    let inside = Built::udp("10.77.0.1:5".parse().unwrap(), "10.77.0.2:6".parse().unwrap());
+    let inside = Built { payload: vec![7; 1_402], ..inside }.bytes();
+    let around = Built::ip(user(false, 0), user(false, 1), Transport::Other(4));
+    let ends = Built { source: USERS[0], ..datagram(false, 0, 0) };
+    let mut frame = Built {
+        destination: ends.destination,
+        source: USERS[0],
+        payload: inside[14..].to_vec(),
+        ..around
+    };
+    frame.ip_mut().unwrap().whole = true;
+    enter(&world, 0, &frame);
+    world.run(100, |_, _| true);
+    let told = left(&world, 0);
+    assert_eq!(told.len(), 1);
+    assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
 }
 
 /// Kills: as many answers as somebody sends packets.
@@ -259,8 +283,9 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     world.run(100, |_, _| true);
     assert!(left(&world, 1).is_empty());
     let refused = world.sites[1].peer().refused;
-    let counts = [Refusal::Replayed, Refusal::Forged, Refusal::Inner].map(|it| refused.of(it));
-    assert_eq!((counts, refused.total()), ([1, 1, 1], 3));
+    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::Stranger];
+    let counts = reasons.map(|it| refused.of(it));
+    assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
 /// Kills: congestion on the path that nobody inside hears of.

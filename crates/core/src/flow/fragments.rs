@@ -1,0 +1,238 @@
+//! The ports of first fragments, for the later fragments of their datagrams.
+//!
+//! A later fragment carries no ports. The table keeps those of the newest [`FragmentTable::ENTRIES`] first
+//! fragments for two seconds, so that all fragments of a datagram belong to the flow of its ports.
+//!
+//! Sources: RFC 791, section 3.2 and RFC 8200, section 4.5 (what fragments of one datagram have in common);
+//! RFC 1858, section 3 (tiny and overlapping fragments).
+//!
+//! Differs: RFC 1858 drops a tiny first fragment and a fragment that overlaps the first one's headers. Here both
+//! are fragments without a first one: the receiver drops them (RFC 5722), and a policy may.
+//! Differs: of IPv6 the table takes the protocol from the first fragment, because RFC 8200 ignores the others' Next
+//! Header.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+
+use super::tunnels::{NO_TUNNEL, hash};
+use super::{Key, low_half};
+use crate::Time;
+use crate::packet::{Direction, Fragment, Network, Outer, Packet, Protocol, slot};
+
+/// An entry expires after this time. The first fragment and the last one arrive within milliseconds, unless they
+/// take different paths.
+///
+/// Chosen: longer than any queue here, shorter than a 16-bit identification takes to repeat at 32,768 datagrams/s.
+const LIFETIME: Duration = Duration::from_secs(2);
+
+/// The policy of a fragment whose first fragment is unknown.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WithoutFirst {
+    /// Policies that name ports do not match it.
+    #[default]
+    ByAddress,
+    /// Policies that name ports match it if their other terms do.
+    MayMatch,
+}
+
+/// The first fragments of the last two seconds, up to a number.
+///
+/// Lists by hash, as in the flow table. The places are a ring: a new entry takes the place of the oldest.
+#[derive(Debug)]
+pub struct FragmentTable {
+    /// The first entry of each list.
+    heads: Vec<u16>,
+    entries: Vec<Entry>,
+    /// The place of the next entry.
+    hand: u16,
+    seed: FixedState,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    datagram: Datagram,
+    /// Source and destination port.
+    ports: [u16; 2],
+    protocol: Protocol,
+    /// The end of the first fragment's headers, in units of 8 bytes.
+    headers: u8,
+    /// The next entry of the list.
+    next: u16,
+    /// The end of its lifetime; `None` for a free place.
+    expires: Option<Time>,
+}
+
+/// What all fragments of a datagram have in common.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Datagram {
+    /// Addresses, tags and the hash of the tunnel, without ports.
+    key: Key,
+    identification: u32,
+}
+
+const NIL: u16 = u16::MAX;
+
+impl FragmentTable {
+    /// First fragments that are remembered at once.
+    ///
+    /// Chosen: 10 ms of datagrams of 3,000 bytes at 10 Gbit/s. Fragments of one path are closer together.
+    pub const ENTRIES: u16 = 4_096;
+
+    /// An empty table; `seed` decides its hashes.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let free = Entry {
+            datagram: Datagram::of(&Packet::default(), NO_TUNNEL),
+            ports: [0; 2],
+            protocol: Protocol::OPAQUE,
+            headers: 0,
+            next: NIL,
+            expires: None,
+        };
+        Self {
+            heads: vec![NIL; usize::from(Self::ENTRIES)],
+            entries: vec![free; usize::from(Self::ENTRIES)],
+            hand: 0,
+            seed: FixedState::with_seed(seed),
+        }
+    }
+
+    /// Remembers a first fragment inside the headers `outer`, or gives a later fragment the ports of its first one. `packet` is a fragment.
+    ///
+    /// Returns `false` for a fragment without a first one, whose ports stay zero. Filters then treat it as `rule`
+    /// says. A protocol without ports needs no first fragment.
+    pub fn take(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        outer: Option<&Outer>,
+        rule: WithoutFirst,
+    ) -> bool {
+        let tunnel = outer.map_or(NO_TUNNEL, |outer| low_half(hash(&self.seed, outer)));
+        let datagram = Datagram::of(packet, tunnel);
+        let place = packet.fragment;
+        if place.is_first() {
+            self.forget(&datagram);
+            self.insert(now, datagram, packet);
+            return true;
+        }
+        if place == Fragment::WITH_PORTS {
+            return true;
+        }
+        if place.units() == 0 {
+            self.forget(&datagram);
+        } else if let Some(first) = self.find(now, &datagram)
+            && first.headers <= place.units()
+        {
+            [packet.key.src.port, packet.key.dst.port] = first.ports;
+            packet.key.protocol = first.protocol;
+            packet.fragment = Fragment::WITH_PORTS;
+            return true;
+        }
+        if !may_have_ports(packet) {
+            packet.fragment = Fragment::WITH_PORTS;
+            return true;
+        }
+        packet.fragment = place.without_first(rule == WithoutFirst::MayMatch);
+        false
+    }
+
+    fn find(&self, now: Time, datagram: &Datagram) -> Option<&Entry> {
+        let mut at = self.heads[self.list_of(datagram)];
+        while let Some(entry) = self.entries.get(usize::from(at)) {
+            if entry.datagram == *datagram {
+                return Some(entry).filter(|entry| entry.expires.is_some_and(|end| now < end));
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Puts a first fragment into the place of the oldest entry.
+    fn insert(&mut self, now: Time, datagram: Datagram, packet: &Packet) {
+        let at = self.hand;
+        self.hand = (at + 1) % Self::ENTRIES;
+        self.free(at);
+        let list = self.list_of(&datagram);
+        self.entries[usize::from(at)] = Entry {
+            datagram,
+            ports: [packet.key.src.port, packet.key.dst.port],
+            protocol: packet.key.protocol,
+            headers: packet.fragment.units(),
+            next: std::mem::replace(&mut self.heads[list], at),
+            expires: Some(now + LIFETIME),
+        };
+    }
+
+    fn forget(&mut self, datagram: &Datagram) {
+        let mut at = self.heads[self.list_of(datagram)];
+        while let Some(entry) = self.entries.get(usize::from(at)) {
+            if entry.datagram == *datagram {
+                return self.free(at);
+            }
+            at = entry.next;
+        }
+    }
+
+    /// Takes the entry at `at` out of its list, if there is one.
+    fn free(&mut self, at: u16) {
+        let entry = &mut self.entries[usize::from(at)];
+        if entry.expires.take().is_none() {
+            return;
+        }
+        let (datagram, after) = (entry.datagram, std::mem::replace(&mut entry.next, NIL));
+        let list = self.list_of(&datagram);
+        if self.heads[list] == at {
+            self.heads[list] = after;
+            return;
+        }
+        let mut before = self.heads[list];
+        while let Some(entry) = self.entries.get_mut(usize::from(before)) {
+            if entry.next == at {
+                entry.next = after;
+                return;
+            }
+            before = entry.next;
+        }
+    }
+
+    fn list_of(&self, datagram: &Datagram) -> usize {
+        let mut hasher = self.seed.build_hasher();
+        datagram.key.hash(&mut hasher);
+        hasher.write_u32(datagram.identification);
+        slot(low_half(hasher.finish())) % self.heads.len()
+    }
+}
+
+impl Datagram {
+    /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart.
+    fn of(packet: &Packet, tunnel: u32) -> Self {
+        let whole = Packet { fragment: Fragment::WHOLE, ..*packet };
+        let mut key = Key::of(&whole, Direction::Up, tunnel);
+        (key.ends.src.port, key.ends.dst.port) = (0, 0);
+        if is_v6(packet) {
+            key.ends.protocol = Protocol::OPAQUE;
+        }
+        Self { key, identification: packet.identification() }
+    }
+}
+
+/// Returns `true` if the innermost IP header is one of IPv6; `network` is that of the outermost.
+fn is_v6(packet: &Packet) -> bool {
+    packet.key.network_header().0 == Network::Ipv6
+}
+
+/// Returns `true` if the datagram of a later fragment has ports or an echo identifier, or if an IPv6 extension
+/// header hides whether it has.
+fn may_have_ports(packet: &Packet) -> bool {
+    match packet.key.protocol {
+        Protocol::TCP | Protocol::UDP | Protocol::ICMP | Protocol::ICMPV6 => true,
+        Protocol(other) => is_v6(packet) && EXTENSIONS.contains(&other),
+    }
+}
+
+/// Routing, authentication and destination options: the extension headers behind a fragment header (RFC 8200,
+/// section 4.1).
+const EXTENSIONS: [u8; 3] = [43, 51, 60];

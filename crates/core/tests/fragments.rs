@@ -1,0 +1,234 @@
+//! Fragments at a gateway: the flow and the policy of each, with and without its first fragment.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(dead_code, reason = "other test files use these helpers")]
+
+mod gateway_run;
+
+use std::time::Duration;
+
+use gateway_run::{Run, conditioning, config, policy};
+use proptest::prelude::*;
+use tidegate_core::flow::{FragmentTable, WithoutFirst};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::packet::{Endpoint, FlowKey, Fragment, Network, Ports, Protocol};
+use tidegate_core::policy::{Action, Exceed, Filter, Policy, Range};
+use tidegate_core::{Packet, Time};
+
+const DNS: u16 = 53;
+/// Ethernet 14, IPv4 20, and 1,480 bytes of the datagram.
+const FRAME: u32 = 1_514;
+
+/// A packet from UDP port 53 to `port` of a LAN host, or with no ports yet.
+fn udp(network: Network, port: Option<u16>) -> Packet {
+    let (src, dst) = (port.map_or(0, |_| DNS), port.unwrap_or(0));
+    let (src, dst) = match network {
+        Network::Ipv4 => (Endpoint::v4([192, 0, 2, 53], src), Endpoint::v4([10, 0, 0, 1], dst)),
+        _ => (Endpoint::v6([0x20; 16], src), Endpoint::v6([0xfd; 16], dst)),
+    };
+    let key = FlowKey { src, dst, protocol: Protocol::UDP };
+    Packet { len: FRAME, key, network, segments: 1, ..Packet::default() }
+}
+
+fn first(network: Network, port: u16, identification: u32) -> Packet {
+    let mut packet = udp(network, Some(port));
+    packet.fragment = Fragment::first(8);
+    packet.set_identification(identification);
+    packet
+}
+
+fn later(network: Network, identification: u32) -> Packet {
+    let mut packet = udp(network, None);
+    packet.fragment = Fragment::later(185);
+    packet.set_identification(identification);
+    packet
+}
+
+/// Answers from port 53 are policed at 8 Mbit/s with a burst of two frames.
+fn amplifiers() -> Policy {
+    let dns = Range { first: DNS, last: DNS };
+    let filter = Filter { src_port: vec![dns], ..Filter::default() };
+    let action = Action::Police { conditioning: conditioning(), exceed: Exceed::Drop };
+    policy("amplifiers", filter, action)
+}
+
+fn run(rule: WithoutFirst) -> Run {
+    let config = GatewayConfig { fragments_without_first: rule, ..config() };
+    Run::new(&config, vec![amplifiers()])
+}
+
+/// Kills: ports left out of first fragments' flows; `fragment` not looked up; one direction only.
+#[test]
+fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
+    for network in [Network::Ipv4, Network::Ipv6] {
+        let mut run = run(WithoutFirst::ByAddress);
+        for identification in 0..100 {
+            run.offer_packet(Gateway::WAN, first(network, 4_000, identification));
+            run.offer_packet(Gateway::WAN, later(network, identification));
+        }
+        let (left, report) = run.end();
+        // The burst is 3,000 bytes: one frame, and no second one.
+        assert_eq!((left.len(), report.drops.total()), (1, 199), "{network:?}");
+        assert_eq!((report.flows, report.fragments_without_first), (1, [0; 2]));
+    }
+}
+
+/// Kills: a key that says which packets of a flow are fragments.
+#[test]
+fn fragments_and_whole_datagrams_are_one_flow() {
+    let mut run = run(WithoutFirst::ByAddress);
+    run.offer_packet(Gateway::WAN, udp(Network::Ipv4, Some(4_000)));
+    run.offer_packet(Gateway::WAN, first(Network::Ipv4, 4_000, 7));
+    run.offer_packet(Gateway::WAN, later(Network::Ipv4, 7));
+    let answer = udp(Network::Ipv4, Some(4_000));
+    run.offer_packet(Gateway::LAN, Packet { key: answer.key.reverse(), ..answer });
+    let (_, report) = run.end();
+    assert_eq!(report.flows, 1);
+    assert_eq!(report.aggregates[0].offered.packets, 3);
+}
+
+/// Kills: `Unknown` treated as port 0, which a range from 0 contains; `Any` treated as `Unknown`; the reverse.
+#[test]
+fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
+    for (rule, passed) in [(WithoutFirst::ByAddress, 100), (WithoutFirst::MayMatch, 1)] {
+        for network in [Network::Ipv4, Network::Ipv6] {
+            let mut low = amplifiers();
+            low.filter.src_port = vec![Range { first: 0, last: 1_023 }];
+            let config = GatewayConfig { fragments_without_first: rule, ..config() };
+            let mut run = Run::new(&config, vec![low]);
+            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, later(network, n)));
+            let (left, report) = run.end();
+            assert_eq!(left.len(), passed, "{rule:?} {network:?}");
+            assert_eq!(report.fragments_without_first, [0, 100]);
+        }
+    }
+}
+
+/// Kills: a first policy by its ports alone; terms other than ports left out.
+#[test]
+fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
+    let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..amplifiers().filter };
+    let web = Policy { priority: 2, ..policy("web", tcp, Action::Pass) };
+    let dns = Policy { priority: 1, ..policy("dns", amplifiers().filter, Action::Pass) };
+    let hosts = policy("hosts", Filter::default(), Action::Pass);
+    for (rule, expected) in [(WithoutFirst::ByAddress, "hosts"), (WithoutFirst::MayMatch, "dns")] {
+        let config = GatewayConfig { fragments_without_first: rule, ..config() };
+        let mut run = Run::new(&config, vec![web.clone(), dns.clone(), hosts.clone()]);
+        run.offer_packet(Gateway::WAN, later(Network::Ipv4, 1));
+        let (_, report) = run.end();
+        assert_eq!(report.aggregates[0].policy, expected);
+    }
+}
+
+/// A datagram whose headers the second fragment would overwrite (RFC 1858, section 3.2), and a first fragment too
+/// short for its ports. Kills: no look at the offset; a tiny fragment that leaves the earlier first one in place.
+#[test]
+fn overlapping_and_tiny_fragments_have_no_first_one() {
+    let mut table = FragmentTable::new(1);
+    let mut take = |mut packet: Packet| {
+        let known = table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress);
+        (known, packet.key.src.port, packet.fragment.ports())
+    };
+    let tcp = Packet { fragment: Fragment::first(16), ..first(Network::Ipv4, 4_000, 1) };
+    let at = |offset| Packet { fragment: Fragment::later(offset), ..later(Network::Ipv4, 1) };
+    assert_eq!(take(tcp), (true, DNS, Ports::Known));
+    assert_eq!(take(at(1)), (false, 0, Ports::Unknown));
+    assert_eq!(take(at(2)), (true, DNS, Ports::Known));
+    let tiny = Packet { fragment: Fragment::TINY, ..later(Network::Ipv4, 1) };
+    assert_eq!(take(tiny), (false, 0, Ports::Unknown));
+    assert_eq!(take(at(2)), (false, 0, Ports::Unknown));
+}
+
+/// Kills: the protocol of later fragments believed; extension headers taken for a protocol without ports.
+#[test]
+fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
+    let mut table = FragmentTable::new(1);
+    let mut take =
+        |packet: &mut Packet| table.take(Time::ZERO, packet, None, WithoutFirst::MayMatch);
+    let mut second = later(Network::Ipv6, 9);
+    second.key.protocol = Protocol(60);
+    let mut unknown = second;
+    assert!(!take(&mut unknown) && unknown.fragment.ports() == Ports::Any);
+    assert!(take(&mut first(Network::Ipv6, 4_000, 9)));
+    assert!(take(&mut second));
+    assert_eq!((second.key.protocol, second.key.src.port), (Protocol::UDP, DNS));
+    let mut esp = later(Network::Ipv4, 9);
+    esp.key.protocol = Protocol(50);
+    assert!(take(&mut esp) && esp.fragment.ports() == Ports::Known);
+}
+
+/// A step of the test below: a fragment, the time after it.
+#[derive(Clone, Debug)]
+struct Step {
+    is_first: bool,
+    port: u16,
+    identification: u32,
+    vlan: u16,
+    pause: Duration,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (any::<bool>(), 1u16..4, 0u32..40, 0u16..2, 0u64..120).prop_map(
+        |(is_first, port, identification, vlan, pause)| Step {
+            is_first,
+            port,
+            identification,
+            vlan,
+            pause: Duration::from_millis(pause),
+        },
+    );
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Beside a list of all first fragments.
+    ///
+    /// Kills: the VLAN or the identification left out of the comparison; an entry that never expires, or expires
+    /// one nanosecond too late; an old first fragment found before the new one.
+    #[test]
+    fn a_later_fragment_has_the_ports_of_the_newest_first_one_of_two_seconds(steps in steps()) {
+        let mut table = FragmentTable::new(3);
+        let mut firsts: Vec<(u32, u16, u16, Time)> = Vec::new();
+        let mut now = Time::ZERO;
+        for step in steps {
+            let base = if step.is_first {
+                first(Network::Ipv4, step.port, step.identification)
+            } else {
+                later(Network::Ipv4, step.identification)
+            };
+            let mut packet = Packet { vlan: step.vlan, ..base };
+            let known = table.take(now, &mut packet, None, WithoutFirst::ByAddress);
+            let newest = firsts.iter().rev().find(|(identification, vlan, ..)| {
+                (*identification, *vlan) == (step.identification, step.vlan)
+            });
+            let expected = newest.filter(|(.., at)| now < *at + Duration::from_secs(2));
+            if step.is_first {
+                firsts.push((step.identification, step.vlan, step.port, now));
+            } else {
+                prop_assert_eq!(known, expected.is_some());
+                prop_assert_eq!(packet.key.dst.port, expected.map_or(0, |(.., port, _)| *port));
+            }
+            now += step.pause;
+        }
+    }
+}
+
+/// Kills: lists that lose entries when a place is used again; a ring that is shorter.
+#[test]
+fn the_newest_4096_first_fragments_are_known() {
+    let mut table = FragmentTable::new(5);
+    let known = |table: &mut FragmentTable, n| {
+        let mut packet = later(Network::Ipv6, n);
+        table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress)
+            && packet.key.dst.port == u16::try_from(n % 1_000 + 1).unwrap()
+    };
+    for n in 0..10_000 {
+        let port = u16::try_from(n % 1_000 + 1).unwrap();
+        table.take(Time::ZERO, &mut first(Network::Ipv6, port, n), None, WithoutFirst::ByAddress);
+    }
+    let oldest = 10_000 - u32::from(FragmentTable::ENTRIES);
+    assert!((oldest..10_000).all(|n| known(&mut table, n)));
+    assert!((0..oldest).all(|n| !known(&mut table, n)));
+}

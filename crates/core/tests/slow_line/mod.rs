@@ -1,0 +1,97 @@
+//! Voice beside an upload on slow lines.
+
+use std::time::Duration;
+
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::{Bytes, Machine, Rate, Time};
+
+use super::gateway_run::{Run, config, packet, queue};
+
+const UPLOAD: u8 = 1;
+const VOICE: u8 = 2;
+
+/// A full frame, and a frame of G.729 with RTP, UDP and IPv4.
+const FULL: u32 = 1_514;
+const SMALL: u32 = 74;
+/// Its clock is not that of the upload, so that all offsets occur.
+const EVERY: Duration = Duration::from_micros(20_013);
+
+/// The way of the voice beyond the line.
+const PATH: Duration = Duration::from_millis(20);
+
+/// An upload that always has frames at the gateway, and voice. Returns the longest time that a voice packet takes to
+/// the other end of a line of rate `line`, and the bytes of both that departed beyond those that the rate carries.
+fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
+    let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
+    let mut run = Run::new(&config, Vec::new());
+    let (mut line_free, mut longest, mut bytes) = (Time::ZERO, Duration::ZERO, 0);
+    let (mut uploads, mut seen) = (0, 0);
+    // Frames for two intervals, and some for the queue.
+    let frames = rate.bytes_in(2 * EVERY).0 / u64::from(FULL);
+    let backlog = u32::try_from(frames).unwrap() + 4;
+    for n in 0..u32::try_from(SECONDS * 50).unwrap() {
+        run.until(Time::ZERO + EVERY * n);
+        for _ in 0..backlog {
+            if run.gateway.pool().in_use() < backlog {
+                run.offer(UPLOAD, uploads, FULL);
+                uploads += 1;
+            }
+        }
+        let number = u32::try_from(run.now.nanos() / 1_000).unwrap();
+        run.offer_packet(Gateway::LAN, packet(VOICE, number, SMALL));
+        for left in &run.left[seen..] {
+            let len = Bytes(u64::from(if left.host == VOICE { SMALL } else { FULL }));
+            line_free = line_free.max(left.at) + line.time_for(len);
+            bytes += len.0;
+            if left.host == VOICE && left.at > WARM {
+                let took = line_free.since(Time::from_micros(left.number.into()));
+                longest = longest.max(took + PATH);
+            }
+        }
+        seen = run.left.len();
+    }
+    let carried = rate.bytes_in(run.now.since(Time::ZERO)).0;
+    (longest, bytes.cast_signed() - carried.cast_signed())
+}
+
+const SECONDS: u64 = 60;
+
+/// The burst of the begin has left the queue of the line.
+const WARM: Time = Time::from_secs(20);
+
+/// Kills: a packet that is chosen before the line is free.
+#[test]
+fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
+    for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
+        for queue in ["per-flow", "fq-codel"] {
+            let rate = Rate::from_kbps(kbps);
+            let (longest, _) = play(queue, rate, Rate::from_kbps(kbps * 102 / 100));
+            assert!(longest <= Duration::from_millis(most), "{queue}, {kbps} kbit/s: {longest:?}");
+        }
+    }
+}
+
+/// Kills: a rate that is not kept to the byte; a debt that is forgotten; two frames beside the burst.
+#[test]
+fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
+    for (kbps, burst) in [(128, 3_076), (500, 3_076), (20_000, 5_000)] {
+        let rate = Rate::from_kbps(kbps);
+        let (_, beyond) = play("per-flow", rate, rate);
+        // A packet begins when the balance is zero: `burst - frame` bytes were there at the begin.
+        assert!((burst - 1_538..=burst).contains(&beyond), "{kbps} kbit/s: {beyond} bytes");
+    }
+}
+
+/// Kills: the rate of the other direction; a limit that a change of the rate does not reach.
+#[test]
+fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
+    let mbps = |up, down| GatewayConfig {
+        rate: [up, down].map(|it: Option<u64>| it.map(Rate::from_mbps)),
+        ..config()
+    };
+    let mut run = Run::new(&mbps(Some(999), Some(1_000)), Vec::new());
+    let wants = |run: &Run| [Gateway::LAN, Gateway::WAN].map(|port| run.gateway.wants_frames(port));
+    assert_eq!(wants(&run), [true, false]);
+    run.gateway.reconfigure(Time::ZERO, &mbps(None, Some(10)));
+    assert_eq!(wants(&run), [false, true]);
+}

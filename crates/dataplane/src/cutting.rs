@@ -1,0 +1,142 @@
+//! Super-packets that arrive for a slow link are cut into frames, each with a buffer and a description of its own.
+//!
+//! A link of 500 kbit/s takes a second for a super-packet of 64 KiB. Of frames, others can depart in between.
+//!
+//! Source: Linux, tc-cake(8), `split-gso`.
+//! Differs: the rate of the link decides, and a super-packet stays whole if the pool has no room for its frames.
+
+use std::collections::VecDeque;
+
+use tidegate_core::{PacketId, PacketPool, Time};
+use tidegate_wire::split;
+
+use crate::frame;
+use crate::memory::PacketMemory;
+use crate::port::PortCounters;
+
+/// Appends the frames of the super-packet `packet`, which is described, to `out`. Appends any other packet whole.
+pub(crate) fn cut(
+    memory: &PacketMemory,
+    pool: &mut PacketPool,
+    packet: PacketId,
+    now: Time,
+    out: &mut VecDeque<PacketId>,
+) {
+    let pieces = pieces(memory, pool, &packet).unwrap_or_default();
+    let mut others = pieces.iter().skip(1);
+    let Some(first) = pieces.first() else { return out.push_back(packet) };
+    fill(memory, pool, &packet, first, now);
+    out.push_back(packet);
+    while let Some(piece) = others.next()
+        && let Some(packet) = pool.reserve()
+    {
+        fill(memory, pool, &packet, piece, now);
+        out.push_back(packet);
+    }
+}
+
+/// The frames of a super-packet. `None` for a single frame, for one that cannot be cut, and without buffers for all.
+fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option<Vec<Vec<u8>>> {
+    let (described, vnet) = (&pool[packet], memory.frame(packet).vnet);
+    let size = vnet.segment_size().filter(|_| described.segments > 1 && !vnet.is_fragmented())?;
+    let used = usize::try_from(pool.in_use()).ok()?;
+    let more = usize::from(described.segments).saturating_sub(1);
+    if pool.capacity().saturating_sub(used) < more {
+        return None;
+    }
+    let transport = vnet.checksum_span().map(|(start, _)| start);
+    let pieces = split::frames(&memory.bytes(packet, described.len), size, transport)?;
+    let fits = pieces.len() <= more + 1;
+    fits.then_some(pieces)
+}
+
+/// Makes `piece` the frame of `packet`, and describes it.
+fn fill(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId, piece: &[u8], now: Time) {
+    if let Some(mut frame) = memory.place(pool, packet, piece.len()) {
+        frame.copy_from_slice(piece);
+    }
+    let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+    // The super-packet was counted as it arrived.
+    frame::arrive(memory, pool, packet, len, now, &mut PortCounters::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::packet::{TcpFlags, TcpSegment};
+    use tidegate_wire::build;
+
+    use super::*;
+    use crate::memory::Frame;
+    use crate::vnet::VnetHeader;
+
+    const MSS: u16 = 1_448;
+
+    /// A super-packet of `payload` bytes in a pool of `buffers`, cut.
+    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<PacketId>) {
+        let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
+        frame.payload = (0..payload).map(|n| n.to_le_bytes()[0]).collect();
+        let tcp = frame.tcp_mut().unwrap();
+        (tcp.seq, tcp.flags) = (100, TcpFlags(TcpFlags::ACK | TcpFlags::PSH));
+        let bytes = frame.bytes();
+        let memory = PacketMemory::new(buffers, 1 << 16).unwrap();
+        let mut pool = PacketPool::with_capacity(buffers);
+        let packet = pool.reserve().unwrap();
+        let vnet = VnetHeader { gso_type: 1, gso_size: MSS, ..VnetHeader::default() };
+        memory.set_frame(&packet, Frame { offset: 64, vnet });
+        memory.buffer_mut(&packet)[64..][..bytes.len()].copy_from_slice(&bytes);
+        let len = u32::try_from(bytes.len()).unwrap();
+        frame::arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());
+        let mut out = VecDeque::new();
+        cut(&memory, &mut pool, packet, Time::ZERO, &mut out);
+        (pool, memory, out)
+    }
+
+    fn tcp(pool: &PacketPool, packet: &PacketId) -> TcpSegment {
+        pool[packet].tcp.unwrap()
+    }
+
+    /// Kills: a description of the super-packet kept for its first frame; bytes that are lost or said twice.
+    #[test]
+    fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
+        let payload = 44 * usize::from(MSS) + 7;
+        let (mut pool, memory, mut out) = cut_of(payload, 64);
+        assert_eq!(out.len(), 45);
+        let (mut next, mut bytes) = (100, 0);
+        while let Some(packet) = out.pop_front() {
+            let segment = tcp(&pool, &packet);
+            assert_eq!((segment.seq, pool[&packet].segments), (next, 1));
+            assert_eq!(segment.flags.any(TcpFlags::PSH), out.is_empty());
+            assert_eq!(memory.frame(&packet).vnet, VnetHeader::default());
+            let frame = memory.bytes(&packet, pool[&packet].len);
+            let data = &frame[frame.len() - usize::try_from(segment.payload).unwrap()..];
+            assert!(
+                data.iter().zip(bytes..).all(|(byte, n): (_, usize)| *byte == n.to_le_bytes()[0])
+            );
+            (next, bytes) = (next + segment.payload, bytes + data.len());
+            drop(frame);
+            pool.release(packet);
+        }
+        assert_eq!((bytes, pool.in_use()), (payload, 0));
+    }
+
+    /// Kills: frames that are lost as there are no buffers for them.
+    #[test]
+    fn without_buffers_for_all_its_frames_a_super_packet_stays_whole() {
+        let payload = 10 * usize::from(MSS);
+        for (buffers, frames) in [(10, 10), (9, 1)] {
+            let (mut pool, _, mut out) = cut_of(payload, buffers);
+            assert_eq!(out.len(), frames);
+            let all: u32 = out.iter().map(|it| tcp(&pool, it).payload).sum();
+            assert_eq!(usize::try_from(all), Ok(payload));
+            out.drain(..).for_each(|packet| pool.release(packet));
+        }
+    }
+
+    #[test]
+    fn a_single_frame_is_not_touched() {
+        let (mut pool, memory, mut out) = cut_of(usize::from(MSS), 4);
+        let packet = out.pop_front().unwrap();
+        assert_eq!((out.len(), memory.frame(&packet).offset), (0, 64));
+        pool.release(packet);
+    }
+}

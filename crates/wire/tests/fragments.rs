@@ -1,0 +1,197 @@
+//! Fragments: bytes in, description out.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::packet::{Fragment, Kind, Ports, Protocol};
+use tidegate_core::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
+use tidegate_wire::build::{Frame, Transport};
+use tidegate_wire::{Oddity, describe};
+
+fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
+    let mut packet = Packet::default();
+    let oddity = describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
+    (packet, oddity)
+}
+
+/// The ends of a datagram over IPv4 and over IPv6.
+fn ends() -> [(SocketAddr, SocketAddr); 2] {
+    [("192.0.2.53:53", "10.0.0.1:4000"), ("[2001:db8::53]:53", "[fd00::1]:4000")]
+        .map(|(src, dst)| (src.parse().unwrap(), dst.parse().unwrap()))
+}
+
+fn udp(src: SocketAddr, dst: SocketAddr) -> Frame {
+    Frame { payload: vec![7; 64], ..Frame::udp(src, dst) }
+}
+
+fn tcp(src: SocketAddr, dst: SocketAddr) -> Frame {
+    Frame { payload: vec![7; 64], ..Frame::tcp(src, dst) }
+}
+
+/// The fragment of `frame` at `offset` units of 8 bytes.
+fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
+    let mut frame = frame.clone();
+    let ip = frame.ip_mut().unwrap();
+    (ip.fragment, ip.identification) = (Some((offset, more)), 0x4321);
+    frame
+}
+
+/// Kills: ports left out; the ports of a later fragment read from its data; `tcp`, `transport_offset` or the UDP
+/// checksum of a part described; an identification of the flags.
+#[test]
+fn a_first_fragment_has_its_ports_and_nothing_else() {
+    for (src, dst) in ends() {
+        for frame in [udp(src, dst), tcp(src, dst)] {
+            let (whole, _) = described(&frame.bytes());
+            let (first, oddity) = described(&part(&frame, 0, true).bytes());
+            assert_eq!((first.key, oddity), (whole.key, None));
+            assert!(first.fragment.is_first() && first.fragment.ports() == Ports::Known);
+            assert_eq!((first.tcp, first.transport_offset, first.headers()), (None, 0, 0));
+            let (later, oddity) = described(&part(&frame, 9, false).bytes());
+            assert_eq!((later.key.src.port, later.key.dst.port, oddity), (0, 0, None));
+            assert_eq!((later.fragment, later.tcp), (Fragment::later(9), None));
+            assert_eq!([first, later].map(|it| it.identification()), [0x4321; 2]);
+            assert_eq!(later.key.protocol, whole.key.protocol);
+        }
+    }
+}
+
+/// The TCP header has to be there up to its flags, that of UDP whole (RFC 1858, section 3.1).
+///
+/// Kills: 8 bytes of TCP taken for enough; padding of the frame taken for a header.
+#[test]
+fn a_first_fragment_without_its_ports_is_tiny() {
+    let (src, dst) = ends()[0];
+    for (frame, needed) in [(udp(src, dst), 8), (tcp(src, dst), 16)] {
+        for len in [0, needed - 8, needed] {
+            let mut bytes = part(&frame, 0, true).bytes();
+            let total = u16::try_from(20 + len).unwrap();
+            bytes[16..18].copy_from_slice(&total.to_be_bytes());
+            let (packet, oddity) = described(&bytes);
+            assert_eq!(packet.fragment == Fragment::TINY, len < needed, "{len} of {needed}");
+            assert_eq!((packet.key.src.port > 0, oddity), (len >= needed, None));
+        }
+    }
+}
+
+/// Kills: the extension header taken for the protocol; the ports read from the extension header; a chain that goes
+/// on in a later fragment taken for one that ends.
+#[test]
+fn extension_headers_in_a_first_fragment_hide_no_ports() {
+    let (src, dst) = ends()[1];
+    let udp = udp(src, dst);
+    let mut bytes = part(&udp, 0, true).bytes();
+    // Ethernet 14, IPv6 40, fragment header 8. Destination options of 16 bytes come first in the data.
+    let (fragment, data) = (54, 62);
+    bytes[fragment] = 60;
+    bytes.splice(data..data, [17, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let payload = u16::from_be_bytes([bytes[18], bytes[19]]) + 16;
+    bytes[18..20].copy_from_slice(&payload.to_be_bytes());
+    let (packet, oddity) = described(&bytes);
+    assert_eq!((packet.key, oddity), (described(&udp.bytes()).0.key, None));
+    // 16 bytes of options and 8 of UDP: a fragment at 16 bytes would replace the ports.
+    assert_eq!(packet.fragment, Fragment::first(24));
+    bytes[data + 1] = 200;
+    let (packet, oddity) = described(&bytes);
+    assert_eq!((packet.fragment, packet.key.src.port, oddity), (Fragment::TINY, 0, None));
+    assert_eq!(packet.key.protocol, Protocol(60));
+}
+
+/// Kills: identifiers of echoes left out, or read from other ICMP messages.
+#[test]
+fn the_first_fragment_of_an_echo_has_its_identifier() {
+    for (host, peer) in [("10.0.0.1", "10.9.0.1"), ("fd00::1", "fd00::2")] {
+        let (host, peer) = (host.parse().unwrap(), peer.parse().unwrap());
+        let echo = Frame::echo(host, peer, 77);
+        let (first, _) = described(&part(&echo, 0, true).bytes());
+        assert_eq!(first.key, described(&echo.bytes()).0.key);
+        let other = Frame::ip(host, peer, Transport::Icmp(3, 0, [0, 77, 0, 1]));
+        assert_eq!(described(&part(&other, 0, true).bytes()).0.key.src.port, 0);
+    }
+}
+
+/// A later fragment has no ports, so its datagram would be control traffic in part.
+#[test]
+fn fragments_of_datagrams_are_not_control_traffic() {
+    let dhcp = udp("0.0.0.0:68".parse().unwrap(), "255.255.255.255:67".parse().unwrap());
+    assert_eq!(described(&dhcp.bytes()).0.kind, Kind::Control);
+    assert_eq!(described(&part(&dhcp, 0, true).bytes()).0.kind, Kind::User);
+}
+
+/// The limit for name servers of `examples/isp.toml`.
+const LIMIT: Rate = Rate::from_mbps(5);
+
+/// A gateway that drops what UDP port 53 sends beyond 5 Mbit/s.
+fn gateway() -> Gateway {
+    let policy = Policy {
+        name: "amplifiers".to_owned(),
+        priority: 0,
+        filter: Filter { src_port: vec![Range { first: 53, last: 53 }], ..Filter::default() },
+        action: Action::Police {
+            conditioning: Conditioning {
+                profile: Profile::new(LIMIT, None, Bytes(15_140), Bytes(1_514)).unwrap(),
+                allocation: AllocationSpec::Drr(Default::default()),
+                weights: Vec::new(),
+                fair_between: Default::default(),
+            },
+            exceed: Exceed::Drop,
+        },
+        mode: Mode::Enforce,
+        class: None,
+        trunk: None,
+    };
+    let config = GatewayConfig {
+        rate: [None; 2],
+        overhead: Overhead::default(),
+        queue: QdiscSpec::PerFlow(Default::default()),
+        packets: 64,
+        flows: 16,
+        shaping_interval: Duration::ZERO,
+        shaping_triggers: Default::default(),
+        fragments_without_first: Default::default(),
+        trunks: Vec::new(),
+        seed: 1,
+        scheduler: Default::default(),
+    };
+    Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO)
+}
+
+/// 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
+///
+/// Kills: ports of first fragments left out; no look-up of the first fragment.
+#[test]
+fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
+    for (src, dst) in ends() {
+        let (mut gateway, mut sent, mut passed) = (gateway(), 0, 0);
+        let mut now = Time::ZERO;
+        for n in 0..20_000u16 {
+            let mut frame = Frame { payload: vec![7; 1_440], ..Frame::udp(src, dst) };
+            let offset = n % 2 * 181;
+            let ip = frame.ip_mut().unwrap();
+            (ip.fragment, ip.identification) = (Some((offset, offset == 0)), n / 2);
+            let bytes = frame.bytes();
+            let id = gateway.pool().reserve().unwrap();
+            describe(&bytes, u32::try_from(bytes.len()).unwrap(), &mut gateway.pool()[&id]);
+            gateway.handle_packet(now, Gateway::WAN, id);
+            while let Some(id) = gateway.poll_transmit(now, Gateway::LAN) {
+                passed += bytes.len();
+                gateway.pool().release(id);
+            }
+            sent += bytes.len();
+            now += Duration::from_micros(500);
+        }
+        let mbps = |bytes: usize| u64::try_from(bytes).unwrap() * 8 / 10_000_000;
+        assert!(mbps(sent) >= 23, "{}", mbps(sent));
+        // 5 Mbit/s for 10 s, and the burst.
+        let allowed = 6_250_000 + 15_140;
+        assert!((allowed - 15_140..=allowed).contains(&passed), "{src}: {passed}");
+    }
+}
