@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use aggregates::Aggregates;
 pub use classes::{ClassChangeError, Holds, Retired};
-pub use config::{GatewayConfig, Overhead};
+pub use config::{GatewayConfig, Headers, Overhead};
 use install::Swap;
 pub use install::{Generation, StillInstalling};
 use link::Link;
