@@ -1,6 +1,6 @@
 //! The control socket of a running gateway: what others do to the process keeps no operator out.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::pipe;
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tidegate_e2e::{Process, Testbed, now, on_each_backend, until};
 on_each_backend! { witnessed_beside_others:
     a_gateway_whose_log_cannot_be_written_goes_on
     idle_connections_to_the_metrics_port_keep_no_operator_out
+    an_applied_file_can_be_saved_for_the_next_start
 }
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -77,4 +78,38 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
     gateway.apply(backend, &web("7 Mbit/s"));
     drop(attack);
     gateway.stop();
+}
+
+/// Kills: a file that is applied but not written; one that is written beside the file of the start.
+fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str) {
+    let mut gateway = bed.gateway(backend, &web("5 Mbit/s"));
+    let own = bed.folder.join("policies.toml");
+    let read = |path: &std::path::Path| fs::read_to_string(path).expect("a file");
+    let head = read(&own).replace(&web("5 Mbit/s"), "");
+    let other = bed.file("other.toml", &(head + &web("6 Mbit/s")));
+    let apply = |words: &[&str]| {
+        let finished =
+            Process::start(bed.tidegate(&["apply"]).arg(&other).args(words)).finish(LIMIT);
+        assert!(finished.status.success(), "{finished:?}");
+        finished.errors
+    };
+    let said = apply(&[]);
+    let restart = format!("a restart of the gateway reads {}", own.display());
+    assert!(said.contains(&restart), "{said}");
+    gateway.signal("HUP");
+    until("a word in the log", LIMIT, || {
+        gateway.said().contains(&format!("a restart reads {}", own.display())).then_some(())
+    });
+    let text = Process::start(&mut bed.tidegate(&["status"])).finish(LIMIT).output;
+    assert!(
+        text.contains(&format!("SIGHUP reads this file, a restart {}", own.display())),
+        "{text}"
+    );
+    assert_ne!(read(&own), read(&other));
+    let said = apply(&["--save"]);
+    assert!(said.contains("saved as") && read(&own) == read(&other), "{said}");
+    assert_eq!(gateway.status()["file"], own.display().to_string().as_str());
+    gateway.stop();
+    gateway.start_again();
+    assert_eq!(gateway.status()["file"], own.display().to_string().as_str());
 }

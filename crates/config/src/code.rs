@@ -182,6 +182,11 @@ catalogue! {
     BurstBelowMean = "TG0071", "a burst too small for the mean rate",
         "raise the burst to what the message gives: the gateway sends up to 100 us late, and tokens beyond the burst are lost";
 
+    AboveLink = "TG0072", "a rate above that of the link",
+        "lower the rate, or leave it out: the link holds all traffic to its own rate";
+    PortDown = "TG0073", "a port that is down",
+        "take it up: `ip link set PORT up`";
+
     // The host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";

@@ -16,6 +16,8 @@ pub struct Interface {
     pub name: String,
     /// Its MTU, if the kernel says.
     pub mtu: Option<u64>,
+    /// Whether it is up, if the kernel says.
+    pub is_up: Option<bool>,
     /// Whether it is a device and not made by software.
     pub is_device: bool,
     /// Whether the default route leads through it.

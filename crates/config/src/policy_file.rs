@@ -6,6 +6,7 @@ mod compile;
 pub(crate) mod filter;
 mod markings;
 mod overhead;
+mod rates;
 pub(crate) mod raw;
 mod sources;
 mod trunks;

@@ -538,15 +538,37 @@ pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
         .map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), known), known))
         .filter(|(distance, known)| *distance <= 1 + known.len() / 5)
         .min_by_key(|(distance, _)| *distance);
+    let close = close.map(|(_, known)| known).or_else(|| {
+        let meant = USUAL_NAMES.iter().find(|(usual, _)| *usual == name)?.1;
+        names.iter().find(|known| **known == meant)
+    });
     let mut all = names[..names.len().min(MOST_NAMES)].join(", ");
     if names.len() > MOST_NAMES {
         all += &format!(" and {} more", names.len() - MOST_NAMES);
     }
     match close {
-        Some((_, known)) => format!("did you mean `{known}`? there are: {all}"),
+        Some(known) => format!("did you mean `{known}`? there are: {all}"),
         None => format!("there are: {all}"),
     }
 }
+
+/// Names of fields in other programs such as tc and iptables, and ours.
+const USUAL_NAMES: [(&str, &str); 14] = [
+    ("proto", "protocol"),
+    ("sport", "src_port"),
+    ("dport", "dst_port"),
+    ("saddr", "src"),
+    ("daddr", "dst"),
+    ("source", "src"),
+    ("destination", "dst"),
+    ("tos", "dscp"),
+    ("vid", "vlan"),
+    ("rate", "mean"),
+    ("prio", "priority"),
+    ("ceil", "ceiling"),
+    ("limit", "ceiling"),
+    ("share", "weight"),
+];
 
 /// Most names that are listed.
 const MOST_NAMES: usize = 40;

@@ -275,6 +275,12 @@ impl Flow {
         self.halves.shortest()
     }
 
+    /// Its connection is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.tracker.is_closed()
+    }
+
     /// Its connection is closed, or never got beyond a SYN.
     fn is_spent(&self) -> bool {
         self.tracker.is_closed() || self.tracker.is_half_open()

@@ -147,6 +147,22 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), names.len(), "each is listed once");
 }
 
+/// Kills: an order by bytes alone.
+#[test]
+fn flows_without_a_recent_packet_come_after_active_ones() {
+    let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
+    (0..9).for_each(|number| run.offer(1, number, 1_514));
+    run.now += Duration::from_secs(6);
+    run.drain();
+    run.offer(2, 0, 100);
+    (0..2).for_each(|number| run.offer(3, number, 100));
+    let flows = run.gateway.flows(run.now, 2);
+    let sources: Vec<_> = flows.iter().map(|it| it.offered.bytes).collect();
+    assert_eq!(sources, [200, 100], "{flows:?}");
+    let flows = run.gateway.flows(run.now, 3);
+    assert_eq!(flows[2].offered.bytes, 9 * 1_514);
+}
+
 /// Kills: flows counted that are idle; flows of the previous policies counted as classified.
 #[test]
 fn flows_are_on_the_new_policies_from_their_next_packet_on() {

@@ -196,6 +196,12 @@ pub fn buffer_size(interfaces: [&Interface; 2]) -> Result<u32, InterfaceError> {
     Ok(least.next_power_of_two().max(PacketMemory::SMALLEST))
 }
 
+/// The largest MTU whose frames a buffer holds.
+#[must_use]
+pub fn most_mtu() -> u32 {
+    page_size().saturating_sub(HEADROOM + LINK_HEADER)
+}
+
 /// What there is to try on an interface.
 struct Candidate {
     modes: Vec<Mode>,

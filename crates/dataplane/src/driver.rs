@@ -49,6 +49,7 @@ pub struct Driver<M, H = ()> {
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
+    hung_at: Time,
     /// Frames that had bypassed the gateway when the loop began to beat, of each port.
     passed: Vec<u64>,
 }
@@ -75,6 +76,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             grain: Grain::default(),
             beat: None,
             hangs: 0,
+            hung_at: Time::ZERO,
             passed: Vec::new(),
         }
     }
@@ -130,6 +132,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             heartbeat: &mut self.heartbeat,
             now,
             hangs: self.hangs,
+            hung_at: self.hung_at,
         })
     }
 
@@ -142,7 +145,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         let silence = self.beat.map(|beat| now.since(beat));
         let hung = silence.is_some_and(|silence| silence >= timeout);
         if passing || hung || self.beat.is_none() {
-            self.hangs += u64::from(hung);
+            if hung {
+                (self.hangs, self.hung_at) = (self.hangs + 1, now);
+            }
             self.drop_arrived(hung);
             self.beat = None;
         }

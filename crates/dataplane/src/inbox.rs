@@ -23,6 +23,8 @@ pub struct Live<'a, M, H = ()> {
     pub now: Time,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
+    /// The time of the last hang.
+    pub hung_at: Time,
 }
 
 /// What the loop is to do between two turns.

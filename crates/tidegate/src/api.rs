@@ -7,7 +7,9 @@ pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise, R
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use tidegate_core::ack::Counts;
 use tidegate_core::units::duration;
 
@@ -24,6 +26,9 @@ pub struct Status {
     pub uptime_ms: u64,
     /// The file its policies came from.
     pub file: String,
+    /// The file that a restart reads: the one named when the gateway was started.
+    #[serde(default)]
+    pub started_file: String,
     /// How its ports are open.
     pub ports: Ports,
     /// Which policy set runs: counts the sets installed.
@@ -55,6 +60,9 @@ pub struct Status {
     pub hangs: u64,
     /// One for each policy and direction that has seen a packet, in the order of precedence.
     pub aggregates: Vec<Aggregate>,
+    /// Policies that have seen no packet in any direction, in the order of the policy file.
+    #[serde(default)]
+    pub idle_policies: Vec<String>,
 }
 
 /// How the ports are open.
@@ -444,21 +452,23 @@ pub struct OtherEnd {
 pub struct Period(#[serde(with = "duration")] pub Duration);
 
 /// What a class may have or not.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug)]
 pub enum OrNone<T> {
     /// So much.
     Some(T),
-    /// Not at all: a ceiling or delay bound that is not its own.
-    None(NoWord),
+    /// Not at all, written `none`: a ceiling or delay bound that is not its own.
+    None,
 }
 
-/// The word `none`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub enum NoWord {
-    /// Not at all.
-    #[serde(rename = "none")]
-    None,
+/// By hand, because errors of an untagged enumeration do not say what is wrong.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        if value == "none" {
+            return Ok(Self::None);
+        }
+        T::deserialize(value).map(Self::Some).map_err(D::Error::custom)
+    }
 }
 
 impl<T> OrNone<T> {
@@ -467,14 +477,13 @@ impl<T> OrNone<T> {
     pub fn some(self) -> Option<T> {
         match self {
             Self::Some(some) => Some(some),
-            Self::None(NoWord::None) => None,
+            Self::None => None,
         }
     }
 }
 
 /// Something for both directions, or for each its own.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug)]
 pub enum EachWay<T> {
     /// For both.
     Both(T),
@@ -485,6 +494,24 @@ pub enum EachWay<T> {
         /// From the WAN to the LAN.
         down: Option<T>,
     },
+}
+
+/// By hand, because errors of an untagged enumeration do not say what is wrong.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for EachWay<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let read = |value| T::deserialize(value).map_err(D::Error::custom);
+        let mut each = match Value::deserialize(from)? {
+            Value::Object(each) => each,
+            both => return Ok(Self::Both(read(both)?)),
+        };
+        let [up, down] = ["up", "down"].map(|way| each.remove(way).map(read).transpose());
+        match each.keys().next() {
+            Some(other) => {
+                Err(D::Error::custom(format!("`{other}` is not a direction: up or down")))
+            }
+            None => Ok(Self::Each { up: up?, down: down? }),
+        }
+    }
 }
 
 impl<T: Copy> EachWay<T> {
@@ -535,6 +562,9 @@ pub struct Applied {
     pub undone: Vec<String>,
     /// Milliseconds within which it must be confirmed.
     pub confirm_ms: Option<u64>,
+    /// The file that a restart reads, if it is not the applied one.
+    #[serde(default)]
+    pub restart_reads: Option<String>,
 }
 
 /// The sources of policies.
@@ -633,9 +663,21 @@ pub struct Explanation {
     pub why: String,
     /// Every policy, in the order of precedence.
     pub policies: Vec<Candidate>,
+    /// Bytes that the link is charged for packets of some lengths.
+    #[serde(default)]
+    pub charged: Vec<Charged>,
     /// Live flows between these endpoints, if a gateway was asked.
     #[serde(default)]
     pub flows: Vec<Flow>,
+}
+
+/// Bytes that the link is charged for a packet.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Charged {
+    /// Bytes of the packet, from the IP header on.
+    pub ip_bytes: u32,
+    /// Bytes charged, with the overhead of the link.
+    pub bytes: u32,
 }
 
 /// A policy that may have matched.

@@ -17,6 +17,7 @@ mod trunks;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ use crate::output::Failure;
 pub(crate) struct Daemon {
     plane: Plane,
     started: Instant,
+    /// The policy file named at the start, which a restart reads.
+    started_file: PathBuf,
     /// Files are checked against the interfaces of this host; false in tests without real ports.
     fits_host: bool,
     /// Locked briefly only, so that status requests never wait long.
@@ -143,6 +146,7 @@ impl Daemon {
         Arc::new(Self {
             plane,
             started: Instant::now(),
+            started_file: installed.documents.file.clone(),
             fits_host,
             state: Mutex::new(State {
                 installed: Arc::new(installed),
@@ -226,7 +230,14 @@ impl Daemon {
             self.roll_back_after(confirm, generation);
         }
         tracing::info!(generation, changes = changes.len(), "policies changed");
-        Ok(Applied { generation, changes, undone, confirm_ms })
+        let restart_reads = self.other_at_restart(&state.installed.documents);
+        Ok(Applied { generation, changes, undone, confirm_ms, restart_reads })
+    }
+
+    /// The file that a restart reads, if it is not the one of `documents`.
+    fn other_at_restart(&self, documents: &Documents) -> Option<String> {
+        let other = documents.file != self.started_file;
+        other.then(|| self.started_file.display().to_string())
     }
 
     /// Waits until no other long request is in progress. Fails if [`LONG`] requests wait already.
@@ -273,16 +284,23 @@ impl Daemon {
         }
         state.rolled_back = None;
         let generation = state.generation;
+        let restart_reads = self.other_at_restart(&state.installed.documents);
         drop(state);
         self.keep_sets();
         tracing::info!(generation, "policies confirmed");
-        Ok(Applied { generation, changes: Vec::new(), undone: Vec::new(), confirm_ms: None })
+        let (changes, undone) = (Vec::new(), Vec::new());
+        Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads })
     }
 
     /// Reads the file again, however many long requests wait. A broken one leaves what runs, and raises an
     /// alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
-        let refused = self.try_reload().await.err();
+        let reloaded = self.try_reload().await;
+        if let Ok(Some(other)) = reloaded.as_ref().map(|applied| &applied.restart_reads) {
+            let file = self.installed().await.documents.file.display().to_string();
+            tracing::warn!("read {file} again, as it was applied last; a restart reads {other}");
+        }
+        let refused = reloaded.err();
         let alarm =
             refused.map(|refusal| format!("the file was not taken over: {}", refusal.text()));
         if let Some(alarm) = &alarm {
@@ -312,22 +330,31 @@ impl Daemon {
         let seen = self.plane.look().await?;
         let trunks = self.trunks().await?.trunks;
         let mismatches = trunk_report::mismatches(&trunks);
+        let unresponsive: Vec<_> =
+            seen.report.unresponsive.iter().map(report::unresponsive).collect();
+        let frames = port_alarms::of(&seen, self.plane.ports());
+        let installed = self.installed().await;
+        let whole = aside(move || {
+            let status = report::status(&seen);
+            let idle_policies = report::idle(&installed.config.policies, &status.aggregates);
+            Status { idle_policies, ..status }
+        });
+        let whole = whole.await?;
         let state = self.state.lock().await;
         let now = Instant::now();
-        let unresponsive = seen.report.unresponsive.iter().map(report::unresponsive);
-        let frames = port_alarms::of(&seen, self.plane.ports());
         let alarms = self.alarms(&state).into_iter().chain(frames).chain(unresponsive);
         let alarms = alarms.chain(mismatches).collect();
         let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
         Ok(Status {
             file: state.installed.documents.file.display().to_string(),
+            started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
             // The generation of `file`, also while the next configuration is being installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
             alarms,
-            ..report::status(&seen)
+            ..whole
         })
     }
 

@@ -25,6 +25,7 @@ fn from_proc(dev: &str, route: &str, sys: &Path) -> Host {
         name: name.to_owned(),
         // Asked for, and not read: the directory may be of another network namespace.
         mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
+        is_up: Port::find(name).and_then(|port| port.is_up()).ok(),
         is_device: sys.join(name).join("device").exists(),
         has_default_route: default == Some(name),
     };

@@ -21,6 +21,7 @@ pub mod host;
 pub mod lab;
 mod log;
 mod output;
+mod replace;
 pub mod traffic;
 
 pub use cli::main;

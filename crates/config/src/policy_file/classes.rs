@@ -11,7 +11,7 @@ use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
-use super::{markings, raw};
+use super::{markings, rates, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
@@ -100,6 +100,14 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
     if let Some(written) = raw.ceiling.as_ref().filter(|_| ceiling.contains(&Some(none))) {
         let message = "a class of rate zero would hold its packets forever";
         found.push(Diagnostic::error(Code::ZeroRate, written.span(), message));
+    }
+    for way in Direction::BOTH {
+        let (most, link) = (ceiling[way.index()], gateway.rate[way.index()]);
+        if let (Some(most), Some(link), Some(written)) = (most, link, &raw.ceiling)
+            && most > link
+        {
+            rates::above(&format!("ceiling {}", way.name()), most, link, written.span(), found);
+        }
     }
     let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
     let written = (raw.queue.as_ref(), raw.marking.as_ref());

@@ -14,7 +14,7 @@ use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
-use super::{Config, classes, filter, markings, raw, sources, trunks};
+use super::{Config, classes, filter, markings, rates, raw, sources, trunks};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::host::Host;
@@ -38,6 +38,7 @@ pub(super) fn compile(
     let settings = settings(gateway, is_controlled(file), found);
     let heartbeat = heartbeat(gateway, found);
     can_match(written, &policies, found);
+    rates::within_link(written, &policies, settings.as_ref(), found);
     let classes = classes::compile(file, settings.as_ref(), charged, found);
     let trunks = trunks::compile(file, settings.as_ref(), host.is_some(), found);
     let (trunks, trunk_ends) = trunks?.into_iter().unzip();
@@ -115,6 +116,11 @@ fn interface<'a>(
         let message = format!("this host has no interface `{text}`");
         let help = one_of(text, &names);
         found.push(Diagnostic::error(Code::NoInterface, name.span(), message).help(help));
+    }
+    if host.and_then(|host| host.interface(text)?.is_up) == Some(false) {
+        let message = format!("`{text}` is down: nothing crosses");
+        let help = format!("`ip link set {text} up`");
+        found.push(Diagnostic::warning(Code::PortDown, name.span(), message).help(help));
     }
     Some(name)
 }
@@ -326,7 +332,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             let conditioning = conditioning?;
-            burst_carries_mean(raw, &conditioning.profile, longest, found);
+            rates::burst_carries_mean(raw, &conditioning.profile, longest, found);
             return Some(Action::Shape { conditioning, queue, signal });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
@@ -346,27 +352,6 @@ fn between_flows(raw: &raw::Policy, found: &mut Findings) {
         found.push(wrong.other(signal.span(), "the signal"));
     }
 }
-
-/// Warns of a burst that is too small for the mean rate.
-///
-/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the bucket
-/// by then are lost: a packet that just does not conform, and the tokens of the interval, have to fit.
-fn burst_carries_mean(raw: &raw::Policy, profile: &Profile, longest: Bytes, found: &mut Findings) {
-    let written = raw.profile.as_ref().and_then(|it| it.get_ref().burst.as_ref());
-    let least = Bytes(longest.0 + profile.mean().bytes_in(INTERVAL).0);
-    let Some(written) = written.filter(|it| *it.get_ref() < least) else { return };
-    let message = format!(
-        "a burst of {} keeps the policy below its mean of {}",
-        written.get_ref(),
-        profile.mean()
-    );
-    let help =
-        format!("make it at least {least}: a full-size packet, and the mean of {INTERVAL:?}");
-    found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
-}
-
-/// The grid of the loop at high rates: `grid` of the driver's `Options`.
-const INTERVAL: Duration = Duration::from_micros(100);
 
 /// Complains of fields that the action has no use for.
 fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut Findings) {

@@ -113,6 +113,7 @@ fn host(mtu: u64) -> Host {
     let interface = |name: &str| Interface {
         name: name.to_owned(),
         mtu: Some(mtu),
+        is_up: Some(true),
         is_device: true,
         has_default_route: false,
     };
@@ -188,6 +189,58 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
         ("police-drop", format!("{fast}, burst = \"1600 B\"")),
     ] {
         assert_eq!(warnings(action, &profile), [], "{action}, {profile}");
+    }
+}
+
+/// Kills: no warning; one where another direction has the rate; a limit that the link may have.
+#[test]
+fn a_rate_above_that_of_the_link_is_warned_of() {
+    let warnings = |text: &str| {
+        let text = format!("{PORTS}rate = {{ up = \"10 Mbit/s\", down = \"50 Mbit/s\" }}\n{text}");
+        let (config, found) = parse("office.toml", &text, None);
+        assert!(config.is_some(), "{}", found.render(false));
+        found.iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    let policy = |direction: &str, mean: &str| {
+        let matching = if direction.is_empty() {
+            String::new()
+        } else {
+            format!("match = {{ direction = \"{direction}\" }}\n")
+        };
+        format!(
+            "[[policy]]\nname = \"web\"\naction = \"shape\"\n{matching}profile = {{ mean = \"{mean}\" }}\n"
+        )
+    };
+    assert_eq!(warnings(&policy("up", "11 Mbit/s")), [Code::AboveLink]);
+    assert_eq!(warnings(&policy("down", "11 Mbit/s")), []);
+    assert_eq!(warnings(&policy("", "50 Mbit/s")), []);
+    assert_eq!(warnings(&policy("", "51 Mbit/s")), [Code::AboveLink]);
+    let class = |ceiling: &str| format!("[[class]]\nname = \"web\"\nceiling = {ceiling}\n");
+    assert_eq!(warnings(&class("{ up = \"11 Mbit/s\", down = \"50 Mbit/s\" }")), [Code::AboveLink]);
+    assert_eq!(warnings(&class("\"10 Mbit/s\"")), []);
+}
+
+/// Kills: a check of the host that looks at names only.
+#[test]
+fn a_port_that_is_down_is_warned_of() {
+    let mut host = host(1_500);
+    host.interfaces[0].is_up = Some(false);
+    let (config, found) = parse("office.toml", PORTS, Some(&host));
+    let found: Vec<_> = found.iter().map(|it| (it.code, it.help.as_str())).collect();
+    assert!(config.is_some());
+    assert_eq!(found, [(Code::PortDown, "`ip link set eth0 up`")]);
+}
+
+/// Kills: a suggestion by the number of letters only.
+#[test]
+fn names_of_other_programs_get_a_suggestion() {
+    for (name, known) in [("proto", "protocol"), ("dport", "dst_port"), ("sport", "src_port")] {
+        let text = format!(
+            "{PORTS}[[policy]]\nname = \"web\"\naction = \"pass\"\nmatch = {{ {name} = 53 }}\n"
+        );
+        let (_, found) = parse("office.toml", &text, None);
+        let help = found.iter().next().unwrap().help.clone();
+        assert!(help.starts_with(&format!("did you mean `{known}`?")), "{name}: {help}");
     }
 }
 

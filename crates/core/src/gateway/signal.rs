@@ -96,8 +96,8 @@ impl Gateway {
             let (key, handle) = (flow.key(*direction), flow.handle(*direction));
             let aggregate = self.aggregates.now(handle).filter(|it| !it.responds(handle.member))?;
             Some(UnresponsiveFlow {
-                src: show(key.src),
-                dst: show(key.dst),
+                src: show(key.src, key.protocol),
+                dst: show(key.dst, key.protocol),
                 direction: *direction,
                 policy: aggregate.policy().to_owned(),
             })

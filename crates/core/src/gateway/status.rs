@@ -9,7 +9,7 @@ use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId, Tunnel, number, slot};
+use crate::packet::{Direction, Endpoint, FlowId, Protocol, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
@@ -173,7 +173,7 @@ impl Gateway {
         link.classes().map_or_else(|| link.backlog(), |classes| classes.backlog(leaf))
     }
 
-    /// Up to `most` flows, each in the directions it has packets in, those with most bytes first.
+    /// Up to `most` flows, each in the directions it has packets in, active ones first, then those with most bytes.
     #[must_use]
     pub fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
         let mut survey = FlowSurvey::of_most(most);
@@ -191,7 +191,9 @@ impl Gateway {
             survey.at += number(FLOWS);
             for (id, flow) in flows {
                 let ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
-                ways.for_each(|way| survey.add(id, flow, self.flows.outer(flow, way), way));
+                ways.for_each(|way| {
+                    survey.add(now, (id, flow), self.flows.outer(flow, way), way);
+                });
             }
             return true;
         }
@@ -234,8 +236,8 @@ impl Gateway {
         let report = |tunnel: &Tunnel| TunnelReport {
             kind: tunnel.kind.name(),
             id: tunnel.id,
-            src: show(tunnel.key.src),
-            dst: show(tunnel.key.dst),
+            src: show(tunnel.key.src, tunnel.key.protocol),
+            dst: show(tunnel.key.dst, tunnel.key.protocol),
         };
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
@@ -247,8 +249,8 @@ impl Gateway {
         let rtt = flow.rtt();
         let places = self.places_of(id, flow, direction);
         FlowReport {
-            src: show(key.src),
-            dst: show(key.dst),
+            src: show(key.src, key.protocol),
+            dst: show(key.dst, key.protocol),
             tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
             direction: direction.name(),
@@ -343,10 +345,38 @@ fn room(flow: &Flow, direction: Direction) -> Option<u32> {
     Some(if before(sent, edge) { edge.wrapping_sub(sent) } else { 0 })
 }
 
-pub(super) fn show(endpoint: Endpoint) -> String {
-    std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string()
+/// `endpoint` as address and port. A frame without IP has the name of its ethertype in place of them.
+pub(super) fn show(endpoint: Endpoint, protocol: Protocol) -> String {
+    let name = match endpoint.port {
+        _ if protocol != Protocol::OPAQUE => {
+            return std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string();
+        }
+        0 => "IEEE 802.3",
+        0x0806 => "ARP",
+        0x8863 | 0x8864 => "PPPoE",
+        0x8847 | 0x8848 => "MPLS",
+        0x8809 => "slow protocols",
+        0x888e => "EAPOL",
+        0x88cc => "LLDP",
+        ethertype => return format!("ethertype {ethertype:#06x}"),
+    };
+    name.to_owned()
 }
 
 fn micros(span: Option<Duration>) -> Option<u64> {
     span.and_then(|span| u64::try_from(span.as_micros()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an ethertype shown as a port; a name for a port of TCP.
+    #[test]
+    fn frames_without_ip_are_shown_by_their_ethertype() {
+        let opaque = |port| show(Endpoint::v6([0; 16], port), Protocol::OPAQUE);
+        assert_eq!(opaque(0x0806), "ARP");
+        assert_eq!(opaque(0x88b5), "ethertype 0x88b5");
+        assert_eq!(show(Endpoint::v6([0; 16], 0x0806), Protocol::TCP), "[::]:2054");
+    }
 }

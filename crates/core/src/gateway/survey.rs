@@ -1,6 +1,8 @@
 //! A survey: a report that the gateway makes in parts of bounded length. Packets pass between the parts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::aggregate::Aggregate;
 use crate::flow::Flow;
@@ -8,7 +10,7 @@ use crate::packet::{Direction, FlowId, Outer};
 use crate::policy::Filter;
 use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
-use crate::{Tally, ack};
+use crate::{Tally, Time, ack};
 
 /// A report in progress; see [`Gateway::survey`](super::Gateway::survey).
 #[derive(Debug)]
@@ -206,12 +208,25 @@ pub struct FlowSurvey {
     only: Filter,
     /// Next place of the flow table.
     pub(super) at: u32,
-    /// Flows found so far, with their bytes. [`sort`](Self::sort) sorts them by bytes.
-    found: Vec<(u64, FlowId, Direction)>,
+    /// Flows found so far. [`sort`](Self::sort) sorts them.
+    found: Vec<Found>,
     /// Number of flows already reported.
     reported: usize,
     pub(super) reports: Vec<FlowReport>,
 }
+
+/// A flow of a survey. The order is that of the report: active flows first, then by bytes.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Found {
+    rests: bool,
+    bytes: Reverse<u64>,
+    flow: u32,
+    way: usize,
+}
+
+/// A flow without a packet for this long is not active. Longer than a sender's timeout after a loss
+/// (RFC 6298, 2.4: at least 1 s, then doubled), shorter than anybody watches.
+const ACTIVE: Duration = Duration::from_secs(5);
 
 impl FlowSurvey {
     /// A survey of up to `most` flows, each in the directions it has packets in.
@@ -229,15 +244,12 @@ impl FlowSurvey {
     /// Keeps the busiest flows found so far. Takes time in proportion to all of them.
     pub fn sort(&mut self) {
         if self.reported == 0 {
-            let key = |(bytes, id, way): &(u64, FlowId, Direction)| {
-                (std::cmp::Reverse(*bytes), id.0, way.index())
-            };
-            self.found.sort_by_key(key);
+            self.found.sort_unstable();
             self.found.truncate(self.most);
         }
     }
 
-    /// The flows, those with most bytes first. A flow that began again while the survey went on is reported once.
+    /// The flows: active ones first, each those with most bytes first. A flow that began again while the survey went on is reported once.
     #[must_use]
     pub fn report(mut self) -> Vec<FlowReport> {
         let mut seen = BTreeSet::new();
@@ -251,20 +263,28 @@ impl FlowSurvey {
     /// Adds `flow` in direction `way`, if the filter matches.
     ///
     /// The filter may match the outermost or the innermost header of a flow in a tunnel.
-    pub(super) fn add(&mut self, id: FlowId, flow: &Flow, outer: Option<Outer>, way: Direction) {
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        (id, flow): (FlowId, &Flow),
+        outer: Option<Outer>,
+        way: Direction,
+    ) {
         let packet = flow.packet(way);
         if self.only.matches(&packet, way)
             || outer.is_some_and(|outer| self.only.matches_inside(&packet, Some(&outer), way))
         {
-            self.found.push((flow.bytes(way).0, id, way));
+            let rests = flow.is_closed() || flow.idle(now) > ACTIVE;
+            let (bytes, way) = (Reverse(flow.bytes(way).0), way.index());
+            self.found.push(Found { rests, bytes, flow: id.0, way });
         }
     }
 
     /// The next flow to report.
     pub(super) fn next(&mut self) -> Option<(FlowId, Direction)> {
-        let (_, id, way) = *self.found.get(self.reported)?;
+        let found = self.found.get(self.reported)?;
         self.reported += 1;
-        Some((id, way))
+        Some((FlowId(found.flow), Direction::BOTH[found.way]))
     }
 }
 

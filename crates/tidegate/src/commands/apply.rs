@@ -1,14 +1,17 @@
 //! `tidegate apply FILE` and `tidegate confirm`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::units::duration;
 
 use super::Context;
 use super::plan::{self, Proposed};
-use crate::api::{Applied, OfSource, Proposal};
+use crate::api::{Applied, OfSource, Proposal, Status};
 use crate::client;
-use crate::output::{Exit, progress};
+use crate::code::Code;
+use crate::output::{Exit, Failure, progress};
+use crate::replace::replace;
 
 /// What `apply` is told.
 #[derive(Debug, clap::Args)]
@@ -19,16 +22,24 @@ pub(crate) struct Args {
     /// Roll back by itself unless `tidegate confirm` comes within this time, such as 60s
     #[arg(long, value_name = "TIME", value_parser = span)]
     confirm: Option<Duration>,
+
+    /// Also write it over the policy file that a restart of the gateway reads
+    #[arg(long, conflicts_with_all = ["confirm", "source"])]
+    save: bool,
 }
 
 /// At least a second, for nobody is faster.
 fn span(text: &str) -> Result<Duration, String> {
-    let span = duration::parse(text).map_err(|error| error.to_string())?;
+    let example = |_| format!("`{text}` is not a time; write for example 60s");
+    let span = duration::parse(text).map_err(example)?;
     if span < Duration::from_secs(1) { Err("give at least 1s".to_owned()) } else { Ok(span) }
 }
 
 /// Puts the file, or the set of a source, in force.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+    if let (true, Some(file)) = (args.save, &args.what.file) {
+        return save(file, context);
+    }
     let confirm_ms = args.confirm.map(|span| u64::try_from(span.as_millis())).transpose()?;
     let applied: Applied = match plan::propose(&args.what, context)? {
         Ok(Proposed::File(proposal)) => {
@@ -47,6 +58,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     }
     context.output.text(plan::list(&applied.changes))?;
     plan::say_undone(&applied.undone);
+    if let Some(file) = &applied.restart_reads {
+        progress(format_args!(
+            "a restart of the gateway reads {file}, not this file; `tidegate apply --save` writes it there"
+        ));
+    }
     match args.confirm {
         Some(span) => progress(format_args!(
             "in force; `tidegate confirm` keeps it, else it is rolled back in {}",
@@ -54,6 +70,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
         )),
         None => progress("in force"),
     }
+    Ok(Exit::Done)
+}
+
+/// Puts the text of `file` in force as the policy file that a restart reads, and writes it there.
+fn save(file: &Path, context: &Context) -> anyhow::Result<Exit> {
+    let status: Status = client::get(&context.socket, "/v1/status")?;
+    let to = PathBuf::from(status.started_file);
+    let proposal = match plan::read(file, &to, context)? {
+        Ok(proposal) => proposal,
+        Err(exit) => return Ok(exit),
+    };
+    let applied: Applied = client::post(&context.socket, "/v1/apply", &proposal)?;
+    let shown = to.display();
+    replace(&to, &proposal.text).map_err(|error| {
+        let message = format!("in force, but not saved: cannot write {shown}: {error}");
+        Failure::input(Code::NoSuchFile, message)
+    })?;
+    if context.output.is_json() {
+        context.output.json(&applied)?;
+        return Ok(Exit::Done);
+    }
+    context.output.text(plan::list(&applied.changes))?;
+    plan::say_undone(&applied.undone);
+    progress(format_args!("in force, and saved as {shown}"));
     Ok(Exit::Done)
 }
 
@@ -66,4 +106,17 @@ pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
         context.output.text(format!("generation {} is kept", applied.generation))?;
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an example of another size; a time that nobody can keep.
+    #[test]
+    fn a_time_to_confirm_without_a_unit_is_answered_with_one_of_a_minute() {
+        assert_eq!(span("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(span("60").unwrap_err(), "`60` is not a time; write for example 60s");
+        assert_eq!(span("10 ms").unwrap_err(), "give at least 1s");
+    }
 }

@@ -101,14 +101,22 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
                 format!("`{field}` is not FIELD=VALUE; write for example guarantee=\"40 Mbit/s\"");
             bail!(Failure::worded(Code::BadRequest, &message).of_input());
         };
+        let wrong = |what: &str| {
+            let message = format!("`{name}` is {what}, not `{value}`; write for example {name}=3");
+            Failure::worded(Code::BadRequest, &message).of_input()
+        };
         let value = match name {
             "weight" | "priority" => {
-                value.parse::<u32>().map_or_else(|_| json!(value), Value::from)
+                value.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number"))?
             }
             "delay_ratio.factor" | "loss_ratio.factor" => {
-                value.parse::<f64>().map_or_else(|_| json!(value), Value::from)
+                value.parse::<f64>().map(Value::from).map_err(|_| wrong("a number"))?
             }
-            _ => json!(value),
+            name if FIELDS.contains(&name.split_once('.').map_or(name, |it| it.0)) => json!(value),
+            name => {
+                let message = format!("a class has no `{name}`; there are: {}", FIELDS.join(", "));
+                bail!(Failure::worded(Code::BadRequest, &message).of_input());
+            }
         };
         match name.split_once('.') {
             Some((rates, way)) => {
@@ -125,6 +133,21 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     }
     Ok(change)
 }
+
+/// Fields of a class that can be given.
+const FIELDS: [&str; 11] = [
+    "guarantee",
+    "ceiling",
+    "weight",
+    "priority",
+    "burst",
+    "delay_bound",
+    "loss_bound",
+    "delay_ratio",
+    "loss_ratio",
+    "parent",
+    "queue",
+];
 
 fn table(classes: &[Class]) -> String {
     let head = [
@@ -213,5 +236,34 @@ mod tests {
         assert_eq!(class, json!({ "name": "web", "parent": "office", "rights": { "weight": 2 } }));
         assert!(fields(&["guarantee"]).is_err());
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
+    }
+
+    /// Kills: the words of a parser; a field that is sent although no class has it.
+    #[test]
+    fn a_wrong_field_is_answered_in_words() {
+        let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();
+        for (field, said) in [
+            (
+                "weight=heavy",
+                "`weight` is a whole number, not `heavy`\n  = help: write for example weight=3",
+            ),
+            ("loss_ratio.factor=x", "`loss_ratio.factor` is a number, not `x`"),
+            ("wait=3", "a class has no `wait`\n  = help: there are: guarantee, ceiling,"),
+        ] {
+            assert!(wrong(field).contains(said), "{}", wrong(field));
+        }
+        let read = |json: Value| serde_json::from_value::<crate::api::ClassChange>(json);
+        let said = |json: Value| read(json).unwrap_err().to_string();
+        assert_eq!(
+            said(json!({ "ceiling": "40" })),
+            "`40` has no unit; write for example \"20 Mbit/s\""
+        );
+        assert_eq!(
+            said(json!({ "guarantee": { "left": "40 Mbit/s" } })),
+            "`left` is not a direction: up or down"
+        );
+        let each =
+            json!({ "ceiling": { "up": "none", "down": "2 Mbit/s" }, "delay_bound": "20 ms" });
+        assert!(read(each).is_ok());
     }
 }

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidegate_dataplane::{Interface, Offload, fail_to_wire};
+use tidegate_dataplane::{Interface, Offload, af_xdp, fail_to_wire};
 
 use super::{Context, check};
+use crate::config::Backend;
 use crate::host;
 use crate::output::Exit;
 
@@ -61,15 +62,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
             };
         }
     }
-    let ports = match ports(args, context)? {
-        Ok(ports) => ports,
+    let (ports, backend) = match ports(args, context)? {
+        Ok(found) => found,
         Err(exit) => return Ok(exit),
     };
     let mut findings = privileges(&status_field("CapEff"), &read("/proc/self/uid_map"));
     findings.extend(kernel(&read("/proc/sys/kernel/osrelease")));
     findings.push(lab_tools(&std::env::var_os("PATH").unwrap_or_default()));
     match &ports {
-        Some(names) => findings.extend(look_at(names)),
+        Some(names) => findings.extend(look_at(names, backend)),
         None => findings.push(lacking(
             "ports",
             "cannot be guessed",
@@ -93,13 +94,17 @@ fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// LAN and WAN: from the file, from the arguments, or guessed.
-fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Option<[String; 2]>, Exit>> {
+/// LAN and WAN, and the backend.
+type Found = (Option<[String; 2]>, Backend);
+
+/// The ports from the file, from the arguments, or guessed; the backend from the file.
+fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Found, Exit>> {
     if let Some(file) = &args.file {
         let loaded = check::load(file, None, context)?;
-        return Ok(loaded.map(|(_, config)| Some([config.lan, config.wan])));
+        return Ok(loaded.map(|(_, config)| (Some([config.lan, config.wan]), config.backend)));
     }
-    Ok(Ok(host::look().ports(args.lan.as_deref(), args.wan.as_deref())))
+    let names = host::look().ports(args.lan.as_deref(), args.wan.as_deref());
+    Ok(Ok((names, Backend::default())))
 }
 
 fn good(what: &str, seen: impl Into<String>) -> Finding {
@@ -175,7 +180,7 @@ fn lab_tools(path: &OsStr) -> Finding {
     lacking("lab", seen, "apt-get install iproute2 util-linux mount")
 }
 
-fn look_at(names: &[String; 2]) -> Vec<Finding> {
+fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut mtus = Vec::new();
     for name in names {
@@ -190,14 +195,29 @@ fn look_at(names: &[String; 2]) -> Vec<Finding> {
         }
     }
     if let [lan, wan] = mtus[..] {
-        findings.push(if lan == wan {
-            good("MTU", lan.to_string())
-        } else {
-            let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
-            bad("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N")
-        });
+        findings.push(mtu(lan, wan, backend, af_xdp::most_mtu()));
     }
     findings
+}
+
+/// Whether ports of the MTUs `lan` and `wan` work together on `backend`, where AF_XDP has room for `most`.
+fn mtu(lan: u32, wan: u32, backend: Backend, most: u32) -> Finding {
+    if lan != wan {
+        let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
+        return bad("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N");
+    }
+    match (lan > most, backend) {
+        (false, _) => good("MTU", lan.to_string()),
+        (true, Backend::AfXdp) => {
+            let seen = format!("{lan}: AF_XDP has room for {most}, and the file asks for it");
+            let remedy =
+                format!("ip link set PORT mtu {most} on both ports, or backend = \"auto\"");
+            bad("MTU", seen, &remedy)
+        }
+        (true, Backend::Auto | Backend::AfPacket) => {
+            good("MTU", format!("{lan}, by AF_PACKET: AF_XDP has room for {most}"))
+        }
+    }
 }
 
 fn interface_findings(interface: &Interface) -> Vec<Finding> {
@@ -299,6 +319,17 @@ mod tests {
         let nowhere = lab_tools(OsStr::new("/nonexistent"));
         assert_eq!(nowhere.health, Health::Lacking);
         assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
+    }
+
+    /// Kills: a doctor that says "good" of what `run` refuses; one that refuses AF_PACKET too.
+    #[test]
+    fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
+        let health = |of, backend| mtu(of, of, backend, 3_818).health;
+        assert_eq!(health(9_000, Backend::AfXdp), Health::Bad);
+        assert_eq!(health(3_818, Backend::AfXdp), Health::Good);
+        assert_eq!(health(9_000, Backend::Auto), Health::Good);
+        assert_eq!(health(9_000, Backend::AfPacket), Health::Good);
+        assert_eq!(mtu(9_000, 1_500, Backend::Auto, 3_818).health, Health::Bad);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::status::columns;
+use super::status::{MOST_ROWS, columns};
 use super::{Context, check};
 use crate::api::{Candidate, Explanation, Question};
 use crate::client;
@@ -65,19 +65,37 @@ fn error(code: Code, context: &Context) -> anyhow::Result<Exit> {
 fn show(it: &Explanation) -> String {
     let policy = it.policy.as_deref().unwrap_or("none");
     let mut text = format!("policy  {policy}\naction  {}\nwhy     {}\n", it.action, it.why);
-    if !it.policies.is_empty() {
-        let mut rows = vec![["policy", "priority", "matches"].map(str::to_owned)];
-        rows.extend(it.policies.iter().map(row));
-        text += &format!("\n{}", columns(&rows));
-    }
-    for flow in &it.flows {
+    for charged in &it.charged {
         // Writing to a string cannot fail.
+        let _ = writeln!(text, "charged {} B for {} B of IP", charged.bytes, charged.ip_bytes);
+    }
+    text += &policies(&it.policies);
+    for flow in &it.flows {
         let _ = writeln!(text, "\nflow    {} to {}, limited by {}", flow.src, flow.dst, flow.limit);
         for tunnel in &flow.tunnels {
             let _ = writeln!(text, "in      {}", tunnel.text());
         }
     }
     text
+}
+
+/// The policies that match, and of few policies also the others.
+fn policies(all: &[Candidate]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let few = all.len() <= MOST_ROWS;
+    let shown: Vec<_> = all.iter().filter(|it| few || it.matches).take(MOST_ROWS).collect();
+    let mut rows = vec![["policy", "priority", "matches"].map(str::to_owned)];
+    rows.extend(shown.iter().copied().map(row));
+    let matching = all.iter().filter(|it| it.matches).count();
+    let more = match all.len() - shown.len() {
+        0 => String::new(),
+        more => {
+            format!("{more} more of {} policies, {matching} match; --json lists all\n", all.len())
+        }
+    };
+    format!("\n{}{more}", columns(&rows))
 }
 
 fn row(it: &Candidate) -> [String; 3] {
@@ -90,7 +108,27 @@ fn row(it: &Candidate) -> [String; 3] {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::code;
+
+    /// Kills: a line for each of many policies; a matching policy left out.
+    #[test]
+    fn of_many_policies_those_that_match_are_shown() {
+        let all = |count: usize| -> Vec<Candidate> {
+            let policy = |n: usize| Candidate {
+                policy: format!("p{n}"),
+                priority: 0,
+                matches: n == count - 1,
+                differs_in: (n < count - 1).then(|| "src".to_owned()),
+            };
+            (0..count).map(policy).collect()
+        };
+        let few = policies(&all(MOST_ROWS));
+        assert_eq!(few.lines().count(), 2 + MOST_ROWS, "{few}");
+        let many = policies(&all(50_000));
+        assert_eq!(many.lines().count(), 4, "{many}");
+        assert!(many.contains("p49999") && many.contains("49999 more of 50000 policies, 1 match"));
+    }
 
     #[test]
     fn the_manual_lists_every_code() {

@@ -240,6 +240,7 @@ mod tests {
         let interface = |name: &str| Interface {
             name: name.to_owned(),
             mtu: None,
+            is_up: None,
             is_device: true,
             has_default_route: false,
         };

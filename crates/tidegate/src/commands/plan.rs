@@ -80,7 +80,7 @@ pub(super) fn propose(what: &What, context: &Context) -> anyhow::Result<Result<P
             return Err(Failure::input(Code::BadName, message).into());
         }
     };
-    let proposal = read(file, context)?;
+    let proposal = read(file, file, context)?;
     Ok(proposal.map(Proposed::File))
 }
 
@@ -108,13 +108,17 @@ fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The file as it is sent to the gateway, if nothing is wrong with it.
-fn read(file: &Path, context: &Context) -> anyhow::Result<Result<Proposal, Exit>> {
-    let (documents, _) = match check::load(file, None, context)? {
+/// The text of `file` as it is sent to the gateway in the place of the file `to`, if nothing is wrong with it.
+pub(super) fn read(
+    file: &Path,
+    to: &Path,
+    context: &Context,
+) -> anyhow::Result<Result<Proposal, Exit>> {
+    let (documents, _) = match check::take(to, check::read(file)?, None, context)? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(Err(exit)),
     };
-    let file = std::path::absolute(file)?.display().to_string();
+    let file = std::path::absolute(to)?.display().to_string();
     let (text, included) = (documents.text.to_string(), documents.included.to_vec());
     Ok(Ok(Proposal { file, text, included, confirm_ms: None }))
 }

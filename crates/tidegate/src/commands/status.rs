@@ -1,5 +1,6 @@
 //! `tidegate status` and `tidegate flows`.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use tidegate_core::Rate;
@@ -56,6 +57,9 @@ fn show(status: &Status) -> String {
     line("state", &format!("{state} for {uptime}, version {}", status.version));
     status.alarms.iter().for_each(|alarm| line("alarm", alarm));
     line("policies", &format!("generation {} from {}", status.generation, status.file));
+    if status.started_file != status.file && !status.started_file.is_empty() {
+        line("", &format!("SIGHUP reads this file, a restart {}", status.started_file));
+    }
     if let Some(left) = status.unconfirmed_ms {
         line("unconfirmed", &format!("rolled back in {} unless `tidegate confirm`", seconds(left)));
     }
@@ -79,7 +83,7 @@ fn show(status: &Status) -> String {
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());
     }
-    text + &table(&status.aggregates) + &signals(&status.aggregates)
+    text + &table(&status.aggregates) + &others(status) + &signals(&status.aggregates)
 }
 
 fn crossed(it: &LinkDirection) -> String {
@@ -135,12 +139,44 @@ pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> Strin
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
+/// Most policies of which a line is printed.
+pub(super) const MOST_ROWS: usize = 20;
+
+/// The busiest of `aggregates`, at most [`MOST_ROWS`], in the given order.
+fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
+    let mut order: Vec<usize> = (0..aggregates.len()).collect();
+    order.sort_by_key(|at| {
+        let it = &aggregates[*at];
+        Reverse((it.waiting.bytes, it.offered.bytes))
+    });
+    order.truncate(MOST_ROWS);
+    order.sort_unstable();
+    order.into_iter().map(|at| &aggregates[at]).collect()
+}
+
+/// The policies that have no line: those without a packet, and all but the busiest.
+fn others(status: &Status) -> String {
+    let mut text = String::new();
+    if let more @ 1.. = status.aggregates.len().saturating_sub(MOST_ROWS) {
+        text += &format!("{more} more that are less busy; --json lists them\n");
+    }
+    let idle = &status.idle_policies;
+    match idle.len() {
+        0 => {}
+        1..=MOST_ROWS => text += &format!("\nwithout a packet so far: {}\n", idle.join(", ")),
+        count => {
+            text += &format!("\n{count} policies without a packet so far; --json lists them\n")
+        }
+    }
+    text
+}
+
 fn table(aggregates: &[Aggregate]) -> String {
     let mut rows = vec![
         ["policy", "direction", "mean", "flows", "in", "out", "waiting", "wait", "drops"]
             .map(str::to_owned),
     ];
-    rows.extend(aggregates.iter().map(|it| {
+    rows.extend(busiest(aggregates).into_iter().map(|it| {
         [
             it.policy.clone(),
             it.direction.clone(),
@@ -158,7 +194,7 @@ fn table(aggregates: &[Aggregate]) -> String {
 
 /// What is done with ACKs, where something is.
 fn signals(aggregates: &[Aggregate]) -> String {
-    let with = aggregates.iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
+    let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
     let mut rows = vec![
         ["policy", "direction", "signal", "held ACKs", "hold", "steps", "overdue", "ungoverned"]
             .map(str::to_owned),

@@ -8,7 +8,7 @@ use tidegate_core::packet::{
 use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, Range, parse};
 
 use super::policy_set;
-use crate::api::{Candidate, Explanation, Question};
+use crate::api::{Candidate, Charged, Explanation, Question};
 use crate::code::Code;
 use crate::config::Config;
 use crate::describe;
@@ -27,8 +27,24 @@ pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanatio
         action: winner.map_or_else(|| "pass: no policy is for it".to_owned(), action),
         why: why(&matching),
         policies: candidates(&set, (&packet, outer.as_ref()), direction),
+        charged: LENGTHS.map(|ip_bytes| charged(config, &packet, ip_bytes)).to_vec(),
         flows: Vec::new(),
     })
+}
+
+/// Lengths of an ACK with timestamps and of a full-size packet behind PPPoE, from the IP header on.
+const LENGTHS: [u32; 2] = [52, 1_492];
+
+/// Bytes that the link is charged for `packet` with a length of `ip_bytes`.
+fn charged(config: &Config, packet: &Packet, ip_bytes: u32) -> Charged {
+    /// Two addresses and the ethertype.
+    const ETHERNET: u16 = 14;
+    /// IEEE 802.1Q.
+    const TAG: u16 = 4;
+    let network_offset = if packet.vlan == NO_VLAN { ETHERNET } else { ETHERNET + TAG };
+    let len = ip_bytes + u32::from(network_offset);
+    let packet = Packet { len, network_offset, ..*packet };
+    Charged { ip_bytes, bytes: config.gateway.overhead.charge(&packet) }
 }
 
 fn action(policy: &Policy) -> String {
@@ -216,6 +232,28 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kills: the length of the frame without the overhead; a tag that does not count.
+    #[test]
+    fn what_the_link_is_charged_is_said_of_a_small_and_a_long_packet() {
+        let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nrate = { up = \"1 Mbit/s\" }\noverhead = { per_packet = 18, min = 90 }\n";
+        let config = crate::config::parse("policy.toml", text, None).0.unwrap();
+        let charged = |vlan| {
+            let protocol = "tcp".to_owned();
+            let (dscp, direction) = ("DF".to_owned(), "up".to_owned());
+            let dst = Some("192.0.2.1".to_owned());
+            let question = Question { dst, protocol, dscp, direction, vlan, ..Question::default() };
+            explain(&config, &question)
+                .unwrap()
+                .charged
+                .iter()
+                .map(|it| it.bytes)
+                .collect::<Vec<_>>()
+        };
+        let per_packet = charged(None)[1] - 1_492;
+        assert_eq!((per_packet, charged(None)[0]), (18, 90));
+        assert_eq!(charged(Some(7))[1], charged(None)[1] + 4);
+    }
 
     /// Kills: an address compared as text; a filter by a field not given; the other direction.
     #[test]

@@ -388,6 +388,8 @@ mod tests {
             version: "0.1.0".to_owned(),
             uptime_ms: 1_500,
             file: "office.toml".to_owned(),
+            started_file: "office.toml".to_owned(),
+            idle_policies: Vec::new(),
             ports,
             generation: 2,
             unconfirmed_ms: None,

@@ -39,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) ports: Vec<PortCounters>,
     /// How often the loop came back too late.
     pub(crate) hangs: u64,
+    /// The time of the last hang.
+    pub(crate) hung_at: Time,
     /// Frames of each port that went straight across, where they can.
     pub(crate) bypassed: Vec<Bypassed>,
     /// Whether frames go straight across because there is nothing to manage.
@@ -115,6 +117,7 @@ impl Plane {
             report,
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
+            hung_at: live.hung_at,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
             now: live.now,

@@ -1,6 +1,7 @@
-//! Alarms for frames that a port could not send, or whose checksums it could not finish.
+//! Alarms for frames that a port could not send, or whose checksums it could not finish, and for a loop
+//! that hangs.
 //!
-//! An alarm is in force for [`RECENT`] after the last such frame.
+//! An alarm is in force for [`RECENT`] after the last such frame or hang.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,9 @@ pub(super) fn of(seen: &Seen, ports: &Ports) -> Vec<String> {
     let others = [&ports.wan, &ports.lan];
     let is_recent = |at: Time| seen.now.since(at) < RECENT;
     let mut alarms = Vec::new();
+    if seen.hangs >= HANGS && is_recent(seen.hung_at) {
+        alarms.push(hung(seen));
+    }
     for ((port, name), other) in seen.ports.iter().zip(names).zip(others) {
         if let Some(last) = port.refused.filter(|last| is_recent(last.at)) {
             alarms.push(refused(port, &last, name, other));
@@ -30,6 +34,18 @@ pub(super) fn of(seen: &Seen, ports: &Ports) -> Vec<String> {
         }
     }
     alarms
+}
+
+/// Hangs from which on there is an alarm. A single one may be a suspended machine.
+const HANGS: u64 = 2;
+
+fn hung(seen: &Seen) -> String {
+    let stale: u64 = seen.ports.iter().map(|port| port.drops.of(Reason::Stale)).sum();
+    format!(
+        "the gateway hung {} times so far: meanwhile frames bypassed it, and {stale} were dropped as stale; \
+         the machine is too busy: give the gateway a processor or CAP_SYS_NICE, or raise `heartbeat`",
+        seen.hangs
+    )
 }
 
 fn refused(port: &PortCounters, last: &Refused, name: &str, other: &str) -> String {
@@ -69,6 +85,7 @@ mod tests {
             report: Report::default(),
             ports: vec![PortCounters::default(), wan],
             hangs: 0,
+            hung_at: Time::ZERO,
             bypassed: Vec::new(),
             passing: false,
             now: Time::from_secs(now),
@@ -100,6 +117,20 @@ mod tests {
         assert!(said[0].contains("No buffer space"), "{said:?}");
         assert!(of(100, Refusal::Whole)[0].ends_with("`ethtool -K lan gro off`"));
         assert_eq!(of(160, Refusal::Whole), [""; 0]);
+    }
+
+    /// Kills: no alarm; one for a single hang; one for ever.
+    #[test]
+    fn a_gateway_that_hangs_again_and_again_is_an_alarm() {
+        let of = |now, hangs| {
+            let mut port = PortCounters::default();
+            (0..99).for_each(|_| port.drops.count(Reason::Stale));
+            of(&Seen { hangs, hung_at: Time::from_secs(100), ..seen(now, port) }, &ports())
+        };
+        let said = of(159, 2);
+        assert!(said.len() == 1 && said[0].contains("hung 2 times so far"), "{said:?}");
+        assert!(said[0].contains("99 were dropped as stale"), "{said:?}");
+        assert_eq!((of(160, 2), of(159, 1)), (vec![], vec![]));
     }
 
     /// Kills: an alarm where no checksum was left, one that does not say what helps.

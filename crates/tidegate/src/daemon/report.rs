@@ -1,6 +1,6 @@
 //! Converts the reports of the gateway into the types of the API.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use tidegate_core::marking::Marks;
@@ -25,6 +25,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_ms: 0,
         file: String::new(),
+        started_file: String::new(),
         ports: api::Ports::default(),
         generation: report.generation,
         unconfirmed_ms: None,
@@ -40,7 +41,15 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         fragments_without_first: report.fragments_without_first.iter().sum(),
         hangs: seen.hangs,
         aggregates: report.aggregates.iter().map(aggregate).collect(),
+        idle_policies: Vec::new(),
     }
+}
+
+/// The policies of `all` that are in none of `seen`.
+pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
+    let seen: HashSet<&str> = seen.iter().map(|it| it.policy.as_str()).collect();
+    let names = all.iter().map(|policy| &policy.name);
+    names.filter(|name| !seen.contains(name.as_str())).cloned().collect()
 }
 
 /// The alarm that names a flow whose sender does not respond.

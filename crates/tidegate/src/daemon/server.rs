@@ -253,9 +253,15 @@ impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
         let parsed = aside(move || Json::from_bytes(&bytes)).await;
         match parsed.map_err(|failure| refuse(&failure.into()))? {
             Ok(Json(body)) => Ok(Self(body)),
-            Err(wrong) => Err(bad_request(wrong.status(), wrong.body_text())),
+            Err(wrong) => Err(bad_request(wrong.status(), plain(&wrong.body_text()))),
         }
     }
+}
+
+/// The error of a body in JSON without the words of the parser around it.
+fn plain(text: &str) -> String {
+    let text = text.split_once("into the target type: ").map_or(text, |(_, error)| error);
+    text.rsplit_once(" at line ").map_or(text, |(error, _)| error).to_owned()
 }
 
 /// Reads the whole body of `request`.

@@ -328,6 +328,35 @@ async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
+/// Kills: a policy without a packet that nothing names.
+#[tokio::test]
+async fn a_policy_without_a_packet_is_named_as_idle() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.aggregates.len(), status.idle_policies), (0, vec!["web".to_owned()]));
+}
+
+/// Kills: a status that names one file only; a reload that reads the file of the start.
+#[tokio::test]
+async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
+    let fixture = Fixture::new(NOTHING).await;
+    let (own, other) = (fixture.file(), fixture.folder.join("other.toml"));
+    let shown = |path: &Path| path.display().to_string();
+    let propose = |file: &Path, text: &str| json!({ "file": shown(file), "text": text, "included": [], "confirm_ms": null });
+    fs::write(&other, web("6 Mbit/s")).unwrap();
+    let applied: Applied =
+        fixture.post("/v1/apply", propose(&other, &web("5 Mbit/s"))).await.unwrap();
+    assert_eq!(applied.restart_reads, Some(shown(&own)));
+    fixture.daemon.reload().await;
+    assert_eq!(fixture.plan(&web("6 Mbit/s")).await, [""; 0]);
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!((status.file, status.started_file), (shown(&other), shown(&own)));
+    let applied: Applied = fixture.post("/v1/apply", propose(&own, NOTHING)).await.unwrap();
+    assert_eq!(applied.restart_reads, None);
+    let status: Status = fixture.get("/v1/status").await;
+    assert_eq!(status.file, status.started_file);
+}
+
 /// Kills the mutant that keeps the alarm of a rollback when something else is applied.
 #[tokio::test]
 async fn what_is_put_in_force_ends_the_alarm_about_what_was_before() {

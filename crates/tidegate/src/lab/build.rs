@@ -70,7 +70,7 @@ pub(super) fn network(
     let wan = |number: usize| Ok((of(&topology.gateways[number].name)?, &*policies[number].wan));
     for (number, attached) in topology.ports().into_iter().enumerate() {
         let port = port(number);
-        writeln!(ports, "link set {port} up")?;
+        writeln!(ports, "link set dev {port} up")?;
         let (there, end) = match attached {
             Attached::Host(number) => host(number),
             Attached::Gateway(number) => wan(number),
@@ -103,7 +103,7 @@ pub(super) fn network(
 /// A cable between two interfaces, each made in its namespace and never outside.
 fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::Result {
     let ((a_in, a), (b_in, b)) = (a, b);
-    writeln!(commands, "link add {a} netns {a_in} type veth peer name {b} netns {b_in}")
+    writeln!(commands, "link add name {a} netns {a_in} type veth peer name {b} netns {b_in}")
 }
 
 /// Connects the LAN port of a gateway to the only one that is `behind` it, or to all of them by a bridge.
@@ -114,7 +114,7 @@ fn lan(
     behind: &[(String, &str)],
 ) -> Result<String, std::fmt::Error> {
     let Policy { lan, wan, .. } = policy;
-    let mut commands = format!("link set {lan} up\nlink set {wan} up\n");
+    let mut commands = format!("link set dev {lan} up\nlink set dev {wan} up\n");
     if let [(there, port)] = behind {
         cable(all, (here, lan), (there, port))?;
         return Ok(commands);
@@ -125,11 +125,11 @@ fn lan(
     for ((there, port), end) in behind.iter().zip(&ends[1..]) {
         cable(all, (here, end), (there, port))?;
     }
-    writeln!(commands, "link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0")?;
+    writeln!(commands, "link add name {BRIDGE} type bridge forward_delay 0 mcast_snooping 0")?;
     for end in &ends {
-        writeln!(commands, "link set {end} master {BRIDGE}\nlink set {end} up")?;
+        writeln!(commands, "link set dev {end} master {BRIDGE}\nlink set dev {end} up")?;
     }
-    writeln!(commands, "link set {BRIDGE} up")?;
+    writeln!(commands, "link set dev {BRIDGE} up")?;
     Ok(commands)
 }
 
@@ -140,15 +140,16 @@ fn mac(number: usize) -> String {
 
 /// Addresses of host `number`, and where it finds the others: no question ever needs to be asked.
 fn addresses(topology: &Topology, number: usize) -> Result<String, std::fmt::Error> {
-    let mut commands = format!("link set lo up\nlink set {HOST_PORT} address {}\n", mac(number));
-    writeln!(commands, "link set {HOST_PORT} addrgenmode none")?;
+    let mut commands =
+        format!("link set dev lo up\nlink set dev {HOST_PORT} address {}\n", mac(number));
+    writeln!(commands, "link set dev {HOST_PORT} addrgenmode none")?;
     for address in &topology.hosts[number].addresses {
         match address {
             IpAddr::V4(it) => writeln!(commands, "address add {it}/32 dev {HOST_PORT}")?,
             IpAddr::V6(it) => writeln!(commands, "address add {it}/128 dev {HOST_PORT} nodad")?,
         }
     }
-    writeln!(commands, "link set {HOST_PORT} up")?;
+    writeln!(commands, "link set dev {HOST_PORT} up")?;
     for (other, host) in topology.hosts.iter().enumerate().filter(|(other, _)| *other != number) {
         for address in &host.addresses {
             writeln!(commands, "route add {address} dev {HOST_PORT}")?;
@@ -212,4 +213,25 @@ fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
         return Err(Failure::new(Code::LabFailed, message).into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: `ip link add l`, which `ip` reads as `ip link add link`.
+    #[test]
+    fn names_of_interfaces_stand_behind_a_keyword() {
+        let mut commands = String::new();
+        cable(&mut commands, ("ns1", "l"), ("ns2", "w")).unwrap();
+        assert_eq!(commands, "link add name l netns ns1 type veth peer name w netns ns2\n");
+        let policy = Policy { file: PathBuf::new(), lan: "l".to_owned(), wan: "w".to_owned() };
+        let behind = ["a", "b"].map(|host| (host.to_owned(), "p"));
+        let of_ports = lan(&mut commands, "ns1", &policy, &behind).unwrap();
+        commands += &of_ports;
+        let words = commands.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        for words in words.filter(|words| words[0] == "link") {
+            assert!(["name", "dev"].contains(&words[2]), "{words:?}");
+        }
+    }
 }

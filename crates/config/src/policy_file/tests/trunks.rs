@@ -379,6 +379,7 @@ fn host() -> Host {
     let interface = |name: &str| Interface {
         name: name.to_owned(),
         mtu: Some(1_500),
+        is_up: Some(true),
         is_device: true,
         has_default_route: false,
     };

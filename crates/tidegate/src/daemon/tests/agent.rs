@@ -142,6 +142,11 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     while ["a", "b", "c"].iter().any(|name| !folder.join(format!("sets/{name}.json")).exists()) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    // The disk follows what is in force.
+    let kept = || fs::read_to_string(folder.join("sets/b.json")).unwrap_or_default();
+    while !kept().contains("three") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     follow.abort();
     let copy = super::folder();
     fs::rename(folder.join("sets"), copy.join("sets")).unwrap();

@@ -1,0 +1,77 @@
+//! Warns of rates and bursts that a policy can never have.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::packet::Direction;
+use tidegate_core::policy::{Policy, Profile};
+use tidegate_core::{Bytes, Rate};
+use toml::Spanned;
+
+use super::raw;
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings, Span};
+
+/// Warns of policies whose mean is above the rate of the link in each direction that they match.
+pub(super) fn within_link(
+    written: &[Spanned<raw::Policy>],
+    policies: &[Policy],
+    gateway: Option<&GatewayConfig>,
+    found: &mut Findings,
+) {
+    let Some(gateway) = gateway.filter(|it| it.rate != [None, None]) else { return };
+    let places: HashMap<&str, Span> = written.iter().filter_map(place).collect();
+    for policy in policies {
+        let Some(mean) = policy.action.conditioning().map(|it| it.profile.mean()) else { continue };
+        let ways = Direction::BOTH
+            .into_iter()
+            .filter(|way| policy.filter.direction.is_none_or(|direction| direction == *way));
+        let rates: Option<Vec<Rate>> = ways.map(|way| gateway.rate[way.index()]).collect();
+        let Some(most) = rates.and_then(|rates| rates.into_iter().max()) else { continue };
+        if mean > most
+            && let Some(place) = places.get(policy.name.as_str())
+        {
+            above("mean", mean, most, place.clone(), found);
+        }
+    }
+}
+
+/// The name of `policy`, and the place of its mean.
+fn place(policy: &Spanned<raw::Policy>) -> Option<(&str, Span)> {
+    let policy = policy.get_ref();
+    let mean = policy.profile.as_ref()?.get_ref().mean.get()?;
+    Some((policy.name.get()?.get_ref().as_str(), mean.span()))
+}
+
+/// Warns that the rate at `place` is above that of the link.
+pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut Findings) {
+    let message = format!("a {what} of {rate} is above the rate of the link, {link}");
+    found.push(Diagnostic::warning(Code::AboveLink, place, message));
+}
+
+/// Warns of a burst that is too small for the mean rate.
+///
+/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the bucket
+/// by then are lost: a packet that just does not conform, and the tokens of the interval, have to fit.
+pub(super) fn burst_carries_mean(
+    raw: &raw::Policy,
+    profile: &Profile,
+    longest: Bytes,
+    found: &mut Findings,
+) {
+    let written = raw.profile.as_ref().and_then(|it| it.get_ref().burst.as_ref());
+    let least = Bytes(longest.0 + profile.mean().bytes_in(INTERVAL).0);
+    let Some(written) = written.filter(|it| *it.get_ref() < least) else { return };
+    let message = format!(
+        "a burst of {} keeps the policy below its mean of {}",
+        written.get_ref(),
+        profile.mean()
+    );
+    let help =
+        format!("make it at least {least}: a full-size packet, and the mean of {INTERVAL:?}");
+    found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
+}
+
+/// The grid of the loop at high rates: `grid` of the driver's `Options`.
+const INTERVAL: Duration = Duration::from_micros(100);
