@@ -1,13 +1,13 @@
-//! What kinds of access links add to each packet.
+//! Kinds of access links, and the bytes that each adds to a packet.
 //!
 //! Source: the manual page tc-cake(8), section "Manual overhead specification" and below, for the
 //! numbers; they count from the IP packet, as operators know them from tc and sqm-scripts. IEEE
 //! 802.3 (preamble 8, header 14, FCS 4, gap 12, least frame 64 bytes) for `ethernet`, DOCSIS (header and
 //! FCS) for `docsis`, RFC 2684 and RFC 2516 for those over ATM and PTM.
-//! A frame here may have headers between Ethernet and IP. Those that a kind's number contains do not count again,
-//! all others count as they are in the frame: PPPoE and PPP of `pppoe-*`, none of those that carry whole Ethernet
-//! frames. IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative` and numbers of the operator count from the IP
-//! packet whatever the frame has.
+//! A frame here may have headers between Ethernet and IP. Headers that a kind's number contains do not count again.
+//! All others count as they are in the frame. The numbers of `pppoe-*` contain PPPoE and PPP, those of kinds that
+//! carry whole Ethernet frames contain none. IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative` and numbers
+//! of the operator count from the IP packet.
 //! Differs: PTM's 64b/65b code is not counted; give 98.4 % of the rate the modem shows.
 
 use serde_json::{Value, json};
