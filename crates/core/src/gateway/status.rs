@@ -51,14 +51,11 @@ impl Gateway {
     ///
     /// Packets may pass between two parts. A part is as of when it was added, and the gateway's own counts are
     /// as of when the survey was completed. Every aggregate and class is there once: a survey waits while a swap
-    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. After
-    /// some such attempts all of it is added in one call.
+    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. A caller
+    /// whose survey starts over too [often](Survey::attempts) has to hold such changes up.
     #[must_use]
     pub fn survey(&self, survey: &mut Survey) -> bool {
-        if !survey.align(self.arrangement) {
-            self.survey_whole(survey);
-            return false;
-        }
+        survey.align(self.arrangement);
         if self.is_installing() {
             return true;
         }

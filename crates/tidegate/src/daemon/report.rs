@@ -40,6 +40,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         untracked: report.untracked,
         fragments_without_first: report.fragments_without_first.iter().sum(),
         hangs: seen.hangs,
+        occupied_us: micros(seen.occupied),
         aggregates: report.aggregates.iter().map(aggregate).collect(),
         idle_policies: Vec::new(),
     }
