@@ -60,9 +60,27 @@ impl Testbed {
         options: &[&str],
         errors: Stdio,
     ) -> Gateway<'_> {
+        self.gateway_among(&[], backend, policies, options, errors)
+    }
+
+    /// The same with more variables in its environment.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer within `START_LIMIT`.
+    #[must_use]
+    pub fn gateway_among(
+        &self,
+        variables: &[(&str, PathBuf)],
+        backend: &str,
+        policies: &str,
+        options: &[&str],
+        errors: Stdio,
+    ) -> Gateway<'_> {
         let file = self.file(FILE, &file(backend, policies));
-        let process = start(self, self.tidegate(&["run"]).args(options).arg(&file), errors);
-        Gateway { bed: self, file, process }
+        let mut command = self.tidegate(&["run"]);
+        command.args(options).arg(&file).envs(variables.iter().map(|(name, value)| (name, value)));
+        Gateway { process: start(self, &mut command, errors), bed: self, file }
     }
 
     /// The program in the middle, told `words`.

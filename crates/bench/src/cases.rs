@@ -60,7 +60,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("class-told", what) => Box::new(classes::Told::new(what, size, random)?),
         ("check", "policies") => Box::new(files::Check::policies(size)),
         ("check", "errors") => Box::new(files::Check::errors(size)),
-        ("swap" | "scrape", of) => {
+        ("swap" | "commit" | "scrape", of) => {
             let what = name.split_once('/').map_or(name, |(what, _)| what);
             Box::new(swaps::Calls::new(what, of, size)?)
         }

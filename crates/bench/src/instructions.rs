@@ -138,13 +138,15 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
 
 /// Work on many policies, errors or classes at once. Each has the most instructions that one of many may take,
 /// and how much more it may take than one of a tenth as many. The last says whether a gateway is called for it.
-const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 7] = [
+const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 8] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),
     ("swap/policies", None, Some(1.2), true),
     ("swap/classes", None, Some(1.5), true),
     // From a class for each policy to none, and back.
     ("swap/classes-or-none", None, Some(1.5), true),
+    // All that a commit of a policy source does in the data plane.
+    ("commit/policies", None, Some(1.2), true),
     ("scrape/policies", None, None, true),
     ("scrape/classes", None, None, true),
 ];
@@ -152,15 +154,20 @@ const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 7] = [
 /// Most instructions of one call into a gateway during a swap or a scrape: about a millisecond.
 const LONGEST_CALL: f64 = 3_000_000.0;
 
+/// Policies of a commit: as many as a source may have, if its `max_policies` does not say otherwise.
+const COMMITTED: u32 = 100_000;
+
 /// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the longest call.
 fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
-    let size = match depth {
-        Depth::Full => 50_000,
-        Depth::Short => 4_000,
-    };
     for (name, most, growth, in_calls) in AT_ONCE {
+        let commits = name.starts_with("commit/");
+        let size = match depth {
+            Depth::Full if commits => COMMITTED,
+            Depth::Full => 50_000,
+            Depth::Short => 4_000,
+        };
         // A swap, and the swap back.
-        let operations = if name.starts_with("swap/") { 2 } else { 1 };
+        let operations = if commits || name.starts_with("swap/") { 2 } else { 1 };
         let of = |size: u32| {
             let run = Run { name, operations, size, seed: 1 };
             Ok::<_, anyhow::Error>(callgrind::cost(run, false)?.instructions / f64::from(size))

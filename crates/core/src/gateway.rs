@@ -13,6 +13,7 @@
 
 mod aggregates;
 mod balance;
+mod began;
 mod change;
 mod classes;
 mod classify;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregates::Aggregates;
+use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Overhead};
 use install::Swap;
@@ -59,8 +61,7 @@ pub struct Gateway {
     pool: PacketPool,
     config: GatewayConfig,
     policies: Arc<PolicySet>,
-    /// Time since which the tokens of each policy count, if a swap brought the policy.
-    began: Vec<Option<Time>>,
+    began: Began,
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     /// State that swaps have replaced.
@@ -124,7 +125,7 @@ impl Gateway {
             config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             aggregates: Aggregates::default(),
             policies: Arc::new(policies),
-            began: Vec::new(),
+            began: Began::default(),
             swap: None,
             retired: Retired::default(),
             signals,
@@ -337,6 +338,10 @@ impl Machine for Gateway {
             next = Time::earliest(next, link.ready_at(&mut cx));
         }
         next
+    }
+
+    fn is_working(&self) -> bool {
+        self.is_installing()
     }
 
     fn wants_frames(&self, port: PortId) -> bool {

@@ -27,6 +27,11 @@ pub trait Machine {
     /// When [`poll_transmit`](Self::poll_transmit) may next have a packet; `None` if nothing waits.
     fn poll_timeout(&mut self, now: Time) -> Option<Time>;
 
+    /// Whether [`poll_timeout`](Self::poll_timeout) also does a slice of other work, such as a policy change.
+    fn is_working(&self) -> bool {
+        false
+    }
+
     /// Returns `true` if super-packets that arrive at `port` are to be cut into frames before they are handed in.
     fn wants_frames(&self, port: PortId) -> bool {
         let _ = port;

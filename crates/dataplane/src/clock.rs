@@ -13,6 +13,11 @@ pub trait Clock {
     /// The time of the run.
     fn now(&mut self) -> Time;
 
+    /// The processor time of the calling thread. A clock that jumps counts none.
+    fn used(&mut self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Returns at the alarm, or before that when one of `ports` or `inbox` can be read, or for no
     /// reason; says whether `inbox` can.
     fn wait(
@@ -113,6 +118,10 @@ impl Monotonic {
 impl Clock for Monotonic {
     fn now(&mut self) -> Time {
         Time::from_nanos(reading(libc::CLOCK_MONOTONIC).saturating_sub(self.origin))
+    }
+
+    fn used(&mut self) -> Duration {
+        Duration::from_nanos(reading(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
     fn wait(

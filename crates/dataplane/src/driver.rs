@@ -49,6 +49,8 @@ pub struct Driver<M, H = ()> {
     /// When the last beat was.
     beat: Option<Time>,
     hangs: u64,
+    /// The longest processor time of one command, or of one turn during a policy change.
+    occupied: Duration,
     hung_at: Time,
     /// Frames that had bypassed the gateway when the loop began to beat, of each port.
     passed: Vec<u64>,
@@ -76,6 +78,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             grain: Grain::default(),
             beat: None,
             hangs: 0,
+            occupied: Duration::ZERO,
             hung_at: Time::ZERO,
             passed: Vec::new(),
         }
@@ -85,16 +88,19 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>, H) {
         loop {
             let now = clock.now();
+            // Reading the processor time is a system call, too dear for every turn.
+            let began = self.machine.is_working().then(|| clock.used());
             let turn = if self.keep_alive(now) {
                 turn(&mut self.machine, &mut self.ports, now)
             } else {
                 take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
                 send_due(&mut self.machine, &mut self.ports, now)
             };
+            self.note(began, clock);
             let alarm = self.alarm(now, &turn);
             let listening = !self.lets_gather(&turn);
             let mut fds = self.ports.iter().filter(|_| listening).filter_map(|port| port.fd());
-            if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock.now()) {
+            if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock) {
                 break;
             }
         }
@@ -125,15 +131,27 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
     }
 
-    fn serve(&mut self, now: Time) -> bool {
-        self.inbox.serve(&mut Live {
+    /// Runs one command. Returns `false` if the loop is to stop.
+    fn serve(&mut self, clock: &mut dyn Clock) -> bool {
+        let began = clock.used();
+        let goes_on = self.inbox.serve(&mut Live {
             machine: &mut self.machine,
             ports: &mut self.ports,
             heartbeat: &mut self.heartbeat,
-            now,
+            now: clock.now(),
             hangs: self.hangs,
             hung_at: self.hung_at,
-        })
+            occupied: self.occupied,
+        });
+        self.note(Some(began), clock);
+        goes_on
+    }
+
+    /// Notes the processor time since `began`, if it is the longest.
+    fn note(&mut self, began: Option<Duration>, clock: &mut dyn Clock) {
+        if let Some(began) = began {
+            self.occupied = self.occupied.max(clock.used().saturating_sub(began));
+        }
     }
 
     /// Beats when it is time; says whether all that arrives is ours to forward. Copies of what went
@@ -183,6 +201,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     }
 
     /// Sends frames straight across, takes in those that came before, and sends what is held.
+    ///
+    /// It ends after `drain` and after as many turns as fit into it, whichever is first: a clock that stands still
+    /// would never reach the deadline.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
@@ -192,21 +213,27 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             let (machine, ports) = (&mut self.machine, &mut self.ports);
             pass(machine, ports, &mut self.heartbeat, Passing::Ended, now);
         }
-        loop {
+        let turns = self.options.drain.as_nanos() / CLOSING.as_nanos();
+        for _ in 0..=turns {
             let now = clock.now();
             let turn = send_due(&mut self.machine, &mut self.ports, now);
             let receiving: u32 = self.ports.iter().map(|port| port.receiving()).sum();
             if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
-            let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait));
-            let alarm = Alarm { at: until, exact: true };
+            // A port at which trunks end is overdue from its next hello on, because it learns the time from receiving.
+            let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
+            let alarm = Alarm { at: until, exact: false };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
-                self.serve(clock.now());
+                self.serve(clock);
             }
         }
     }
 }
+
+/// The shortest wait between two turns of a loop that ends. A wait that is shorter, or that ends exactly at its time,
+/// may take processor time only, and a clock of virtual time stands still meanwhile.
+const CLOSING: Duration = Duration::from_micros(100);
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     /// Sends frames straight across from now on, after those that have come, because there is nothing

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 use tidegate_core::Time;
 
@@ -23,6 +24,8 @@ pub struct Live<'a, M, H = ()> {
     pub now: Time,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
+    /// The longest processor time so far of one command, or of one turn during a policy change.
+    pub occupied: Duration,
     /// The time of the last hang.
     pub hung_at: Time,
 }
@@ -55,6 +58,9 @@ pub struct Inbox<M, H = ()> {
 #[error("the data plane has stopped")]
 pub struct Stopped;
 
+/// A read takes one message from the count of the bell, so the bell goes on ringing for the others.
+const BELL: libc::c_int = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE;
+
 /// A loop's inbox, and the first way into it.
 ///
 /// # Errors
@@ -63,14 +69,14 @@ pub struct Stopped;
 pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
     let (sender, receiver) = mpsc::channel();
     // SAFETY: takes no pointers.
-    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    let fd = check(unsafe { libc::eventfd(0, BELL) })?;
     // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
     let bell = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok((Remote { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
 }
 
 impl<M, H> Remote<M, H> {
-    /// Has the loop run `command` between two turns.
+    /// Has the loop run `command` between two turns. There is a turn between two commands.
     ///
     /// # Errors
     ///
@@ -127,16 +133,15 @@ impl<M, H> Inbox<M, H> {
         self.bell.as_fd()
     }
 
-    /// Runs the commands that were sent; says whether the loop is to go on.
+    /// Runs the oldest command. The loop has a turn before the next one. Returns `false` if the loop is to stop.
     pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
         // SAFETY: reads at most eight bytes into `count`. Nothing to read is fine.
         unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-        for message in self.messages.try_iter() {
-            match message {
-                Message::Run(command) => command(live),
-                Message::Stop => return false,
-            }
+        match self.messages.try_recv() {
+            Ok(Message::Run(command)) => command(live),
+            Ok(Message::Stop) => return false,
+            Err(_) => {}
         }
         true
     }

@@ -25,12 +25,12 @@ use tidegate_core::tcp::Segment;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
 use tidegate_wire::neighbour::{Heard, Mac, Neighbour};
-use tidegate_wire::trunk::{Ends, Opened};
+use tidegate_wire::trunk::{Ends, Opened, Refusal};
 
 use self::carrier::Arrival;
 pub use self::carrier::Carried;
 use self::peers::Peer;
-pub use self::peers::{PeerReport, TrunkEnd};
+pub use self::peers::{PeerReport, Taken, TrunkEnd};
 use self::stations::Stations;
 use self::tags::{tagged, untagged, vlan};
 use crate::memory::PacketMemory;
@@ -88,10 +88,15 @@ impl TrunkPort {
             return Arrival::Machine;
         }
         if let Some(number) = self.coming.get(&key).filter(|_| !tunnelled) {
-            return self.open(pool, packet, *number).unwrap_or(Arrival::Here);
+            return self.open(pool, packet, *number);
         }
-        if self.carries && !tunnelled {
-            self.hear_too_big(pool, packet);
+        if tunnelled || !(self.carries && self.hear_too_big(pool, packet)) {
+            let at = |peer: &&mut Peer| {
+                Endpoint::at(peer.session.ends().local, 0).number() == key.dst.number()
+            };
+            if let Some(peer) = self.trunks.iter_mut().find(at) {
+                peer.session.refuse(Refusal::Stranger);
+            }
         }
         Arrival::Here
     }
@@ -134,42 +139,76 @@ impl TrunkPort {
         ours
     }
 
-    /// Puts what a datagram of trunk `number` holds in its place, if that goes anywhere.
-    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Option<Arrival> {
+    /// Opens a datagram of trunk `number`, and puts its content in its place. Each datagram is counted once: as taken,
+    /// or as refused.
+    fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Arrival {
         let described = &pool[packet];
-        if described.fragment.is_part() || described.transport_offset == 0 {
-            return None;
-        }
         let opened = {
             let frame = self.memory.bytes(packet, described.len);
-            let datagram = payload(&frame, usize::from(described.transport_offset))?;
-            self.trunks[number].session.open(self.now, datagram).ok()?
+            let session = &mut self.trunks[number].session;
+            let datagram = match usize::from(described.transport_offset) {
+                0 => None,
+                at => payload(&frame, at),
+            };
+            match datagram {
+                _ if described.fragment.is_part() => Err(Refusal::Fragment),
+                None => Err(Refusal::Malformed),
+                // The session counts its own refusals.
+                Some(datagram) => match session.open(self.now, datagram) {
+                    Ok(opened) => Ok(opened),
+                    Err(_) => return Arrival::Here,
+                },
+            }
         };
+        let taken = opened.and_then(|opened| self.take(pool, packet, number, opened));
+        taken.unwrap_or_else(|refusal| {
+            self.trunks[number].session.refuse(refusal);
+            Arrival::Here
+        })
+    }
+
+    /// Counts an opened datagram of trunk `number`, and puts its content in its place.
+    fn take(
+        &mut self,
+        pool: &mut PacketPool,
+        packet: &PacketId,
+        number: usize,
+        opened: Opened,
+    ) -> Result<Arrival, Refusal> {
         let peer = &mut self.trunks[number];
-        match opened {
+        Ok(match opened {
             Opened::Hello { answer } => {
+                peer.taken.hellos += 1;
                 if let Some(nonce) = answer {
                     self.say(pool, number, &self.trunks[number].session.answer(nonce));
                 }
                 // The machine is told by a packet of the first connection that holds nothing.
                 let peer = &self.trunks[number];
-                (peer.session.alive() == Some(self.now)).then(|| {
-                    pool[packet].key = key_of(peer.session.ends(), 0).reverse();
-                    Arrival::Machine
-                })
+                if peer.session.alive() != Some(self.now) {
+                    return Ok(Arrival::Here);
+                }
+                pool[packet].key = key_of(peer.session.ends(), 0).reverse();
+                Arrival::Machine
             }
-            Opened::User => Some(self.take_out(pool, packet, number)),
-            Opened::Segment { channel, .. } if u16::from(channel) >= peer.channels => None,
+            Opened::User => {
+                let arrival = self.lay_bare(pool, packet, number)?;
+                self.trunks[number].carried.received += 1;
+                arrival
+            }
+            Opened::Segment { channel, .. } if u16::from(channel) >= peer.channels => {
+                return Err(Refusal::Channel);
+            }
             Opened::Segment { channel, segment } => {
+                peer.taken.segments += 1;
                 let place = &mut pool[packet];
                 place.key = key_of(peer.session.ends(), channel ^ 1).reverse();
                 place.tcp = Some(segment.header);
                 if segment.header.has_sack {
                     pool.set_sack(packet, segment.sack);
                 }
-                Some(Arrival::Machine)
+                Arrival::Machine
             }
-        }
+        })
     }
 
     /// Writes the frame of a packet that the machine made; says whether it can be sent.

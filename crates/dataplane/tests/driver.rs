@@ -270,9 +270,15 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     let mut machine = Delay::new(Duration::from_secs(1));
     let mut ports: Vec<Box<dyn Port>> = vec![Box::new(cable.clone())];
     let (now, heartbeat) = (Time::ZERO, &mut cable);
-    let (hangs, hung_at) = (0, Time::ZERO);
-    let mut live =
-        Live { machine: &mut machine, ports: &mut ports, heartbeat, now, hangs, hung_at };
+    let mut live = Live {
+        machine: &mut machine,
+        ports: &mut ports,
+        heartbeat,
+        now,
+        hangs: 0,
+        hung_at: Time::ZERO,
+        occupied: Duration::ZERO,
+    };
     live.set_passing(true);
     assert_eq!(machine.held[1].packets(), 1);
 }

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use tidegate_core::{Machine, Packet, Time};
+use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{Alarm, Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
 
 /// The host's clock, and how often it was waited on.
@@ -78,6 +81,167 @@ fn commands_from_several_threads_all_run_in_the_order_of_each() {
     for asker in 0..4 {
         let its = seen.iter().filter(|(from, _)| *from == asker).map(|(_, n)| *n);
         assert!(its.eq(0..100));
+    }
+}
+
+/// Kills: a loop that runs all commands that have come before it looks at its ports again.
+#[test]
+fn there_is_a_turn_between_two_commands() {
+    const COMMANDS: u32 = 50;
+    let (remote, thread) = start();
+    let (begin, wait) = mpsc::channel::<()>();
+    remote.post(move |_| wait.recv().unwrap()).unwrap();
+    (1..COMMANDS).for_each(|_| remote.post(|_| {}).unwrap());
+    remote.stop().unwrap();
+    begin.send(()).unwrap();
+    assert!(thread.join().unwrap() > COMMANDS);
+}
+
+/// Works in slices, and counts the processor time of the thread in milliseconds.
+struct Works {
+    bare: Bare,
+    used: Arc<AtomicU64>,
+    slices: u32,
+}
+
+impl Machine for Works {
+    fn pool(&mut self) -> &mut PacketPool {
+        self.bare.pool()
+    }
+
+    fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId) {
+        self.bare.handle_packet(now, port, packet);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
+        self.bare.poll_transmit(now, port)
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        // A turn without a slice, for packets only, takes 100 ms.
+        self.used.fetch_add(if self.is_working() { 9 } else { 100 }, Ordering::Relaxed);
+        self.slices = self.slices.saturating_sub(1);
+        self.is_working().then_some(now)
+    }
+
+    fn is_working(&self) -> bool {
+        self.slices > 0
+    }
+}
+
+/// The host's clock with the processor time that a machine counts.
+struct Used(Monotonic, Arc<AtomicU64>);
+
+impl Clock for Used {
+    fn now(&mut self) -> Time {
+        self.0.now()
+    }
+
+    fn used(&mut self) -> Duration {
+        Duration::from_millis(self.1.load(Ordering::Relaxed))
+    }
+
+    fn wait(
+        &mut self,
+        alarm: Option<Alarm>,
+        ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.0.wait(alarm, ports, inbox)
+    }
+}
+
+/// Kills: commands, or slices, that are not measured; turns for packets only that are; the last instead of the
+/// longest.
+#[test]
+fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
+    let (remote, inbox) = inbox().unwrap();
+    let used = Arc::new(AtomicU64::new(0));
+    let of_clock = Arc::clone(&used);
+    let thread = thread::spawn(move || {
+        let machine = Works { bare: Bare::new(8), used: Arc::clone(&of_clock), slices: 0 };
+        let mut clock = Used(Monotonic::start(), of_clock);
+        Driver::new(machine, Vec::new(), (), inbox, Options::default()).run(&mut clock);
+    });
+    let occupied = || remote.ask(|live| live.occupied.as_millis()).unwrap();
+    let takes = |millis| {
+        let used = Arc::clone(&used);
+        remote.post(move |_| _ = used.fetch_add(millis, Ordering::Relaxed)).unwrap();
+    };
+    assert_eq!(occupied(), 0);
+    takes(7);
+    assert_eq!(occupied(), 7);
+    takes(3);
+    assert_eq!(occupied(), 7);
+    remote.post(|live| live.machine.slices = 3).unwrap();
+    while remote.ask(|live| live.machine.slices > 0).unwrap() {}
+    assert_eq!(occupied(), 9);
+    remote.stop().unwrap();
+    thread.join().unwrap();
+}
+
+/// Holds a packet for ever, and is always due.
+struct Holds(PacketPool);
+
+impl Machine for Holds {
+    fn pool(&mut self) -> &mut PacketPool {
+        &mut self.0
+    }
+
+    fn handle_packet(&mut self, _now: Time, _port: PortId, packet: PacketId) {
+        self.0.release(packet);
+    }
+
+    fn poll_transmit(&mut self, _now: Time, _port: PortId) -> Option<PacketId> {
+        None
+    }
+
+    fn poll_timeout(&mut self, now: Time) -> Option<Time> {
+        Some(now)
+    }
+}
+
+/// Virtual time, which goes on only in waits that sleep until a time; or a clock that stands still.
+struct Virtual {
+    now: Time,
+    stands: bool,
+    waits: u32,
+}
+
+impl Clock for Virtual {
+    fn now(&mut self) -> Time {
+        self.now
+    }
+
+    fn wait(
+        &mut self,
+        alarm: Option<Alarm>,
+        _ports: &mut dyn Iterator<Item = BorrowedFd<'_>>,
+        _inbox: BorrowedFd<'_>,
+    ) -> bool {
+        self.waits += 1;
+        assert!(self.waits < 1_000_000, "it never ends");
+        let asleep = alarm.filter(|alarm| !alarm.exact && !self.stands);
+        self.now = asleep.map_or(self.now, |alarm| alarm.at.max(self.now));
+        // The loop was told to stop before it began.
+        self.waits == 1
+    }
+}
+
+/// Kills: an end that polls without sleeping; one that waits for a time without a limit of turns.
+#[test]
+fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
+    for stands in [false, true] {
+        let (remote, inbox) = inbox().unwrap();
+        remote.stop().unwrap();
+        let mut pool = PacketPool::with_capacity(8);
+        let _held = pool.insert(Packet::default()).unwrap();
+        let mut clock = Virtual { now: Time::ZERO, stands, waits: 0 };
+        let options = Options::default();
+        Driver::new(Holds(pool), Vec::new(), (), inbox, options).run(&mut clock);
+        let limit = Time::ZERO + options.drain;
+        assert!(clock.now == if stands { Time::ZERO } else { limit }, "{:?}", clock.now);
+        assert!((19_000..=20_002).contains(&clock.waits), "{} waits", clock.waits);
     }
 }
 

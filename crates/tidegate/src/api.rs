@@ -58,6 +58,9 @@ pub struct Status {
     pub fragments_without_first: u64,
     /// How often the loop came back so late that what had arrived was too old to send.
     pub hangs: u64,
+    /// The longest processor time in us, since the start, for which one command or one slice of a policy change
+    /// occupied the data plane. A slice includes the packets of its turn of the loop.
+    pub occupied_us: u64,
     /// One for each policy and direction that has seen a packet, in the order of precedence.
     pub aggregates: Vec<Aggregate>,
     /// Policies that have seen no packet in any direction, in the order of the policy file.
@@ -271,6 +274,9 @@ pub struct Flow {
     pub src: String,
     /// Receiver, as address and port.
     pub dst: String,
+    /// VLAN identifiers of its frames, outermost first. At most two are read.
+    #[serde(default)]
+    pub vlans: Vec<u16>,
     /// Unencrypted tunnels around it, outermost first.
     #[serde(default)]
     pub tunnels: Vec<Tunnel>,
@@ -443,6 +449,13 @@ pub struct OtherEnd {
     pub sessions: u64,
     /// The hardware address of the next hop, once it is known.
     pub next_hop: Option<String>,
+    /// Hellos of the other end that were taken. Each datagram to the address of this end is counted once: here, in
+    /// `segments`, in `received_packets` of the encapsulation, or in `refused`.
+    #[serde(default)]
+    pub hellos: u64,
+    /// Segments of management connections that were taken.
+    #[serde(default)]
+    pub segments: u64,
     /// Datagrams that were not taken, by reason; those with none are left out.
     pub refused: BTreeMap<String, u64>,
 }

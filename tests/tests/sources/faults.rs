@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_e2e::{Gateway, Testbed, now, pause, until, witnessed_beside_others};
+use tidegate_e2e::{Gateway, Testbed, now, pause, program, until, witnessed_beside_others};
 
 use crate::site::{KINDS, Kind, LIMIT, PASSWORD, Site, ask, in_state, policy_of, prepare};
-use crate::stream::{Stream, classified};
+use crate::stream::{Stream, classified, touch};
 
 /// Longest time from a commit to its generation.
 const IN_FORCE: Duration = Duration::from_secs(2);
@@ -18,6 +18,12 @@ const WRONG: &str = "wrong-password";
 
 /// How long markers are written without a pause.
 const FLOOD: Duration = Duration::from_secs(3);
+
+/// Ports with a policy each, in a directory.
+const PORTS: std::ops::Range<u16> = 20_000..23_000;
+
+/// Longest processor time in us for which a change may occupy the data plane at once.
+const OCCUPIED_US: u64 = 1_000;
 
 /// Generations of that time at most: one a second, the last one, and those of a machine that is slow.
 const FEW: u64 = 8;
@@ -195,20 +201,23 @@ fn all(bed: &Testbed, kind: Kind) {
 }
 
 fn changes_are_in_force_at_once(case: &mut Case<'_>) {
-    for mean in 31..34 {
-        let generation = ask(case.bed, "status")["generation"].as_u64();
-        case.site.write(&format!("{mean} Mbit/s"));
-        case.site.commit();
-        let committed = now();
-        let status = until("the next generation", LIMIT, || {
-            let status = ask(case.bed, "status");
-            (status["generation"].as_u64() > generation).then_some(status)
-        });
-        let time = committed.elapsed();
-        println!("{}: in force after {time:?}", case.site.kind.name());
-        assert!(time < IN_FORCE, "{time:?}, {status}");
-        assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
-    }
+    (31..34).for_each(|mean| in_force_at_once(&mut case.site, mean));
+}
+
+/// Commits a policy with this mean rate in Mbit/s, and waits until it is in force.
+pub(crate) fn in_force_at_once(site: &mut Site<'_>, mean: u64) {
+    let generation = ask(site.bed, "status")["generation"].as_u64();
+    site.write(&format!("{mean} Mbit/s"));
+    site.commit();
+    let committed = now();
+    let status = until("the next generation", LIMIT, || {
+        let status = ask(site.bed, "status");
+        (status["generation"].as_u64() > generation).then_some(status)
+    });
+    let time = committed.elapsed();
+    println!("{}: in force after {time:?}", site.kind.name());
+    assert!(time < IN_FORCE, "{time:?}, {status}");
+    assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
 }
 
 /// The mean rate of the policy of the stream.
@@ -252,8 +261,15 @@ fn goes_through(case: &mut Case<'_>, row: &Row) {
     });
 }
 
-/// Kills: a generation for each marker; an agent that waits for the last one.
+/// Kills: a generation for each marker; an agent that waits for the last one; a swap in one call.
 fn markers_without_end(case: &mut Case<'_>) {
+    case.site.write_for_each(PORTS);
+    case.site.commit();
+    let ready = || policy_of(case.bed, "udp", "20000") == "port20000";
+    if case.site.kind == Kind::Directory {
+        until("the policies of all ports", LIMIT, || ready().then_some(()));
+    }
+    touch(case.bed, PORTS);
     let before = ask(case.bed, "status")["generation"].as_u64().unwrap();
     let markers = case.site.flood(FLOOD);
     case.site.write("50 Mbit/s");
@@ -265,6 +281,14 @@ fn markers_without_end(case: &mut Case<'_>) {
     let generations = after["generation"].as_u64().unwrap() - before;
     println!("{}: {markers} markers, {generations} generations", case.site.kind.name());
     assert!((1..=FEW).contains(&generations), "{generations} generations, {after}");
+    let occupied = after["occupied_us"].as_u64().unwrap();
+    println!("{}: the data plane was occupied for {occupied} us at once", case.site.kind.name());
+    assert!(occupied > 0 && (occupied <= OCCUPIED_US || !is_release()), "{occupied} us, {after}");
+}
+
+/// Whether the program that is tested was built for release, as the build server does. Others are slower.
+fn is_release() -> bool {
+    program().components().any(|part| part.as_os_str() == "release")
 }
 
 /// Kills: a last good set that is not on the disk, or not taken from there; a start that fails without the server.

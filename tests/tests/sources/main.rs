@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod clock;
 mod faults;
 mod page;
 mod reports;

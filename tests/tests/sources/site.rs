@@ -1,6 +1,7 @@
 //! A repository of each kind in the machine in the middle, and what operators do to it by hand.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Site<'a> {
     pub(crate) bed: &'a Testbed,
     pub(crate) kind: Kind,
     server: Option<Process>,
+    /// More variables of the server's environment.
+    variables: Vec<(&'static str, PathBuf)>,
     /// The last marker.
     marker: u32,
 }
@@ -70,7 +73,16 @@ pub(crate) fn prepare(bed: &Testbed) {
 impl<'a> Site<'a> {
     /// A running repository without a set.
     pub(crate) fn start(bed: &'a Testbed, kind: Kind) -> Self {
-        let mut site = Self { bed, kind, server: None, marker: 0 };
+        Self::start_with(bed, kind, &[])
+    }
+
+    /// The same, with more `variables` in the environment of the server.
+    pub(crate) fn start_with(
+        bed: &'a Testbed,
+        kind: Kind,
+        variables: &[(&'static str, PathBuf)],
+    ) -> Self {
+        let mut site = Self { bed, kind, server: None, variables: variables.to_vec(), marker: 0 };
         match kind {
             Kind::Directory => fs::create_dir(bed.folder.join("site")).unwrap(),
             Kind::Etcd => {}
@@ -135,7 +147,8 @@ impl<'a> Site<'a> {
                 command
             }
         };
-        let mut server = Process::start(&mut command);
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        let mut server = Process::start(command.envs(variables));
         until("the server", LIMIT, || {
             assert!(server.runs(), "{}", server.said());
             let answers = match self.kind {
@@ -197,6 +210,20 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// Writes a policy for each of these ports, if the repository is a directory, without a marker.
+    pub(crate) fn write_for_each(&self, ports: Range<u16>) {
+        let policy = |port| {
+            format!(
+                "[[policy]]\nname = \"port{port}\"\nmatch = {{ dst_port = {port} }}\n\
+                 action = \"shape\"\nprofile = {{ mean = \"1 Mbit/s\" }}\n"
+            )
+        };
+        if self.kind == Kind::Directory {
+            let text: String = ports.map(policy).collect();
+            fs::write(self.bed.folder.join("site/ports.toml"), text).unwrap();
+        }
+    }
+
     /// Writes the policy `stream` for the first time.
     pub(crate) fn write_first(&self, mean: &str) {
         match self.kind {
@@ -253,7 +280,7 @@ impl<'a> Site<'a> {
     }
 
     /// Writes these markers over one connection to etcd.
-    fn put_all(&self, markers: std::ops::Range<u32>) {
+    fn put_all(&self, markers: Range<u32>) {
         use std::io::{Read, Write};
         let writes = self.bed.middle.within(move || {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", 2379)).unwrap();

@@ -1,6 +1,7 @@
 //! A stream of datagrams from the LAN to the WAN, each of which is counted at both ends.
 
 use std::net::UdpSocket;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -67,6 +68,24 @@ impl Stream {
         (self.sender.join().unwrap(), self.receiver.join().unwrap())
     }
 }
+
+/// Sends a datagram to each of `ports`, so that each policy of one of them has an aggregate.
+pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
+    let (from, to) = (bed.lan.v4, bed.wan.v4);
+    let sender = bed.lan.within(move || {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        for port in ports {
+            socket.send_to(&[0; 100], (to, port)).unwrap();
+            if port % PACE == 0 {
+                pause(INTERVAL);
+            }
+        }
+    });
+    sender.join().unwrap();
+}
+
+/// Datagrams sent at once: fewer than any ring holds.
+const PACE: u16 = 32;
 
 /// Ends the sender when it is dropped, on a panic too.
 struct Ends(Arc<AtomicBool>);

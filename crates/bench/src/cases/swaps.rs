@@ -1,8 +1,9 @@
 //! Swaps and reports of a gateway with many aggregates or classes.
 
 use std::hint::black_box;
+use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, Generation, Survey};
+use tidegate_core::gateway::{Gateway, Generation, Retired, Survey};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Range,
@@ -25,9 +26,14 @@ pub(super) struct Calls {
 enum What {
     /// Install the other of two sets.
     Swap(Box<[PolicySet; 2]>),
+    /// The same, and all other calls that a commit of a policy source causes.
+    Commit(Box<[PolicySet; 2]>),
     /// Report the state.
     Scrape,
 }
+
+/// Flows with a packet within this time count as live in the report to a policy source.
+const LIVE: Duration = Duration::from_secs(10);
 
 /// Number of hosts with waiting packets.
 const WAIT: u32 = 1_000;
@@ -35,7 +41,7 @@ const WAIT: u32 = 1_000;
 const LINK: Rate = Rate::from_mbps(10_000);
 
 impl Calls {
-    /// A gateway with `size` policies or classes (`of`), for swaps or scrapes (`what`).
+    /// A gateway with `size` policies or classes (`of`), for swaps, commits or scrapes (`what`).
     pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
         let set = |turn| match of {
             "policies" => policies(size, turn),
@@ -50,6 +56,7 @@ impl Calls {
         }
         let what = match what {
             "swap" => What::Swap(Box::new([set(1)?, set(0)?])),
+            "commit" => What::Commit(Box::new([set(1)?, set(0)?])),
             _ => What::Scrape,
         };
         let now = Time::from_micros(2 * u64::from(size));
@@ -66,26 +73,51 @@ impl Case for Calls {
                 What::Swap(sets) => {
                     let set = sets[*turn].clone();
                     *turn = 1 - *turn;
-                    let generation =
-                        Generation::new(set, gateway.shared_policies(), gateway.config());
-                    if counted(|| gateway.begin_install(*now, generation)).is_err() {
-                        return 0;
-                    }
-                    while counted(|| gateway.go_on_installing(*now)) {}
-                    drop(gateway.take_retired());
+                    drop(swap(gateway, *now, set));
                     sum += gateway.generation();
                 }
-                What::Scrape => {
-                    let mut survey = Survey::of_all();
-                    while counted(|| gateway.survey(&mut survey)) {}
-                    let (report, classes) = survey.report();
-                    sum += report.map_or(0, |it| it.generation);
-                    sum += u64::try_from(classes.len()).unwrap_or(u64::MAX);
+                What::Commit(sets) => {
+                    let set = sets[*turn].clone();
+                    *turn = 1 - *turn;
+                    sum += commit(gateway, *now, set);
                 }
+                What::Scrape => sum += scrape(gateway, Survey::of_all()),
             }
         }
         sum
     }
+}
+
+/// Installs `set` in slices. Returns the replaced state.
+fn swap(gateway: &mut Gateway, now: Time, set: PolicySet) -> Retired {
+    let running = counted(|| gateway.shared_policies());
+    let generation = Generation::new(set, running, gateway.config());
+    if counted(|| gateway.begin_install(now, generation)).is_ok() {
+        while counted(|| gateway.go_on_installing(now)) {}
+    }
+    counted(|| gateway.take_retired())
+}
+
+/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the report to the source
+/// needs, and the share of live flows on the new policies.
+fn commit(gateway: &mut Gateway, now: Time, set: PolicySet) -> u64 {
+    let config = gateway.config().clone();
+    counted(|| gateway.reconfigure(now, &config));
+    drop(swap(gateway, now, set));
+    let mut sum = scrape(gateway, Survey::of_policies());
+    for part in 0.. {
+        let Some([live, _]) = counted(|| gateway.classified(now, LIVE, part)) else { break };
+        sum += u64::from(live);
+    }
+    sum
+}
+
+/// Surveys the gateway part by part.
+fn scrape(gateway: &Gateway, mut survey: Survey) -> u64 {
+    while counted(|| gateway.survey(&mut survey)) {}
+    let (report, classes) = survey.report();
+    let generation = report.map_or(0, |it| it.generation);
+    generation + u64::try_from(classes.len()).unwrap_or(u64::MAX)
 }
 
 /// One call into the gateway. Callgrind counts this function by name.

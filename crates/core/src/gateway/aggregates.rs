@@ -172,6 +172,11 @@ impl Aggregates {
         self.before.is_some()
     }
 
+    /// The succession of the swap in progress, until all aggregates belong to policies in force.
+    pub(super) fn succession(&self) -> Option<&Succession> {
+        self.before.as_ref().map(|before| &before.succession)
+    }
+
     /// The slot of the aggregate that `policy` has not taken over yet.
     pub(super) fn inherited(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         let before = self.before.as_ref()?;

@@ -269,7 +269,7 @@ impl Gateway {
         }
         let written = self.policies.get(policy)?;
         // A policy that a swap brought does not begin with a burst.
-        let tokens = match self.began.get(policy.index()).copied().flatten() {
+        let tokens = match self.began.of(policy, self.aggregates.succession()) {
             Some(since) => Tokens::OneFrame { since },
             None => Tokens::Burst,
         };

@@ -36,6 +36,8 @@ pub struct Generation {
     succession: Succession,
     /// An empty slot for each aggregate.
     slots: Vec<[Option<u32>; 2]>,
+    /// An empty list with room for each policy.
+    began: Vec<Option<Time>>,
     /// The class `default`, if the links have classes and the set does not name it.
     default: Option<Class>,
 }
@@ -49,6 +51,7 @@ impl Generation {
         Self {
             succession: Succession::new(&running, &policies),
             slots: vec![[None; 2]; policies.policies().len()],
+            began: Vec::with_capacity(policies.policies().len()),
             default: (!says).then(|| Class::new(Class::DEFAULT, config.queue.clone())),
             policies: Arc::new(policies),
             running,
@@ -81,6 +84,8 @@ pub(super) struct Swap {
 enum Stage {
     /// Adds and changes classes.
     Classes,
+    /// Notes since when each policy is in force.
+    Began,
     /// Moves packets of untracked flows at the link to their new classes.
     Lines,
     /// Takes aggregates over, or dissolves them.
@@ -184,6 +189,10 @@ impl Gateway {
             Stage::Classes => self.put_class(now, swap.way, &swap.generation, at),
             Stage::Lines | Stage::LinesAgain => self.move_untracked(now, swap.way, at),
             Stage::Removal => self.remove_class_at(now, swap.way, at),
+            Stage::Began => {
+                let number = self.policies.policies().len();
+                self.began.fill(number, self.aggregates.succession())
+            }
             Stage::Aggregates => {
                 if self.settle_one(now, at) {
                     swap.at = at;
@@ -206,7 +215,10 @@ impl Gateway {
     /// stage.
     fn next_stage(&mut self, now: Time, swap: &mut Swap) -> bool {
         swap.at = 0;
-        let once = matches!(swap.stage, Stage::Aggregates | Stage::Untracked | Stage::Calls);
+        let once = matches!(
+            swap.stage,
+            Stage::Began | Stage::Aggregates | Stage::Untracked | Stage::Calls
+        );
         if !once && swap.way == Direction::Up {
             swap.way = Direction::Down;
             return true;
@@ -215,8 +227,9 @@ impl Gateway {
         swap.stage = match swap.stage {
             Stage::Classes => {
                 self.enforce(now, &mut swap.generation);
-                Stage::Lines
+                Stage::Began
             }
+            Stage::Began => Stage::Lines,
             Stage::Lines => Stage::Aggregates,
             Stage::Aggregates => Stage::Untracked,
             Stage::Untracked => {
@@ -265,12 +278,7 @@ impl Gateway {
         let before = std::mem::replace(&mut self.policies, generation.policies.clone());
         self.retired.keep_policies(before);
         let succession = std::mem::take(&mut generation.succession);
-        let began = |at| match succession.origin(at) {
-            Some(origin) => self.began.get(origin.index()).copied().flatten(),
-            None => Some(now),
-        };
-        let places = self.policies.iter().map(|(at, _)| at);
-        self.began = places.map(began).collect();
+        self.began.begin(now, std::mem::take(&mut generation.began));
         self.aggregates.begin_swap(succession, std::mem::take(&mut generation.slots));
         // Aggregates may have other egresses now, so they repeat their calls there.
         self.places = Default::default();

@@ -34,15 +34,11 @@ pub struct Survey {
     from: Stage,
     /// The arrangement of the gateway at the first part.
     arrangement: Option<u32>,
+    /// Number of the attempt, counted from 1. Zero before the first part.
     attempts: u32,
     /// Attempts that were given up. They take long to drop.
     given_up: Option<Box<Self>>,
 }
-
-/// So many attempts are made part by part. After them the survey is made in one call.
-///
-/// Chosen: a survey meets another swap only if swaps follow each other without a pause of its own length.
-const ATTEMPTS: u32 = 4;
 
 /// A list that grows part by part, so that no part has to move those before.
 #[derive(Debug)]
@@ -138,9 +134,14 @@ impl Survey {
         Self { classes: true, ..Self::of_policies() }
     }
 
-    /// Starts over if the first part was of another `arrangement` of the gateway. Returns whether the survey is still
-    /// to be made part by part.
-    pub(super) fn align(&mut self, arrangement: u32) -> bool {
+    /// How often the survey has begun. It starts over if policies or classes change between two of its parts.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Starts over if the first part was of another `arrangement` of the gateway.
+    pub(super) fn align(&mut self, arrangement: u32) {
         if self.arrangement != Some(arrangement) {
             let new = Self {
                 stage: self.from,
@@ -153,7 +154,6 @@ impl Survey {
             let before = std::mem::replace(self, new);
             self.given_up = before.arrangement.is_some().then(|| Box::new(before));
         }
-        self.attempts <= ATTEMPTS
     }
 
     pub(super) const fn go_to(&mut self, stage: Stage) {
@@ -254,8 +254,9 @@ impl FlowSurvey {
     pub fn report(mut self) -> Vec<FlowReport> {
         let mut seen = BTreeSet::new();
         self.reports.retain(|it| {
-            let ends = (it.src.clone(), it.dst.clone(), it.tunnels.clone());
-            seen.insert((ends, it.protocol, it.direction))
+            let ends = (it.src.clone(), it.dst.clone());
+            let around = (it.vlans.clone(), it.tunnels.clone());
+            seen.insert((ends, around, it.protocol, it.direction))
         });
         self.reports
     }

@@ -274,24 +274,8 @@ impl TrunkPort {
         frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
     }
 
-    /// Puts the user packet that the datagram in `packet` holds in its place.
-    pub(super) fn take_out(
-        &mut self,
-        pool: &mut PacketPool,
-        packet: &PacketId,
-        number: usize,
-    ) -> Arrival {
-        let arrival = self.lay_bare(pool, packet, number);
-        let peer = &mut self.trunks[number];
-        match arrival {
-            Ok(_) => peer.carried.received += 1,
-            Err(refusal) => peer.session.refuse(refusal),
-        }
-        arrival.unwrap_or(Arrival::Here)
-    }
-
     /// Makes the frame in `packet`, whose datagram was opened, that of the user packet in it; says whom it is for.
-    fn lay_bare(
+    pub(super) fn lay_bare(
         &self,
         pool: &mut PacketPool,
         packet: &PacketId,
@@ -354,28 +338,30 @@ impl TrunkPort {
     }
 
     /// A router may say of `packet`, which is for one of the addresses here, that a datagram was too big for him.
-    pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) {
+    /// Returns `true` if it says that of a datagram of a trunk.
+    pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) -> bool {
         let described = &pool[packet];
         if !matches!(described.key.protocol, Protocol::ICMP | Protocol::ICMPV6) {
-            return;
+            return false;
         }
         let frame = self.memory.bytes(packet, described.len);
         let ip = frame.get(usize::from(described.network_offset)..).unwrap_or_default();
         let Some(told) = ip.get(..network_len(ip).unwrap_or(0)).and_then(icmp::read_too_big) else {
-            return;
+            return false;
         };
         let of = |peer: &Peer| {
             let ends = peer.session.ends();
             told.ends == (ends.local, ends.peer) && told.ports == (ends.port, ends.port)
         };
-        let Some(peer) = self.trunks.iter_mut().find(|peer| of(peer)) else { return };
+        let Some(peer) = self.trunks.iter_mut().find(|peer| of(peer)) else { return false };
         let quoted = ip.get(told.payload + 1..).and_then(|it| it.first_chunk::<6>());
         let number = match (told.identification, quoted) {
             (Some(identification), _) => u64::from(identification),
             (None, Some([a, b, c, d, e, f])) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
-            (None, None) => return,
+            (None, None) => return false,
         };
         peer.path.hear(self.now, &told, number);
+        true
     }
 
     /// Learns who sends `packet`, if that is of use.

@@ -67,7 +67,9 @@ pub struct PeerReport {
     pub sessions: u64,
     /// How long ago it last showed that it is there.
     pub heard: Option<Duration>,
-    /// Datagrams from its address that were not taken.
+    /// Datagrams that were taken, besides those with user packets.
+    pub taken: Taken,
+    /// Datagrams to the address of this end that were not taken.
     pub refused: Refusals,
     /// The first setting in which both ends differ. They then agree on nothing.
     pub difference: Option<Refusal>,
@@ -77,6 +79,15 @@ pub struct PeerReport {
     pub path_mtu: u32,
     /// What was said of that and not believed.
     pub ignored: u64,
+}
+
+/// Datagrams of the other end that were taken. Those with user packets are in [`Carried`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Taken {
+    /// Hellos.
+    pub hellos: u64,
+    /// Segments of management connections.
+    pub segments: u64,
 }
 
 impl PeerReport {
@@ -107,6 +118,7 @@ pub(super) struct Peer {
     pub(super) overhead: u32,
     pub(super) path: PathMtu,
     pub(super) carried: Carried,
+    pub(super) taken: Taken,
 }
 
 impl Peer {
@@ -122,7 +134,8 @@ impl Peer {
     ) -> Self {
         let overhead = end.wire.overhead(end.ends.local);
         let form = end.form();
-        let carried = before.as_ref().map(|it| it.carried).unwrap_or_default();
+        let counted = before.as_ref().map(|it| (it.carried, it.taken));
+        let (carried, taken) = counted.unwrap_or_default();
         let same = before.filter(|it| {
             (it.end.ends, it.end.key.0, it.overhead, it.end.form())
                 == (end.ends, end.key.0, overhead, form)
@@ -149,6 +162,7 @@ impl Peer {
             overhead,
             path,
             carried,
+            taken,
         }
     }
 }
@@ -237,6 +251,7 @@ impl TrunkPort {
             agreed: peer.session.is_agreed(),
             sessions: peer.session.sessions(),
             heard: peer.session.alive().map(|at| self.now.since(at)),
+            taken: peer.taken,
             refused: *peer.session.refused(),
             difference: peer.session.difference(),
             carried: (peer.overhead > 0).then_some(peer.carried),

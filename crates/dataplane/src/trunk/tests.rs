@@ -263,6 +263,84 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
     }
 }
 
+/// Datagrams that the port of a site has counted: as taken, or as refused.
+fn counted(site: &Site) -> u64 {
+    let peer = site.peer();
+    let users = peer.carried.map_or(0, |it| it.received);
+    peer.taken.hellos + peer.taken.segments + users + peer.refused.total()
+}
+
+/// Variants of a frame: the frame itself, cut off after each byte, and with each byte changed.
+fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![frame.to_vec()];
+    all.extend((1..frame.len()).map(|len| frame[..len].to_vec()));
+    for at in 12..frame.len() {
+        for bit in [1, 0x20] {
+            let mut changed = frame.to_vec();
+            changed[at] ^= bit;
+            all.push(changed);
+        }
+    }
+    all
+}
+
+/// Kills: no counter for truncated datagrams, for segments of unknown connections, or for datagrams of strangers; a
+/// datagram that is counted twice.
+#[test]
+fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
+    for (v6, wire) in [
+        (false, Wire::Headers),
+        (true, Wire::Headers),
+        (false, datagrams::udp(None)),
+        (true, datagrams::udp(None)),
+    ] {
+        let mut world = World::with(v6, [wire; 2]);
+        // The second end has one connection of the two that the first one uses.
+        world.sites[1].end.connections = 1;
+        let end = world.sites[1].end.clone();
+        world.sites[1].ports[1].end_trunks(vec![(end, [1; 32])]);
+        world.run(20, |_, _| true);
+        for _ in 0..20 {
+            world.send(1_000);
+            world.run(5, |_, _| true);
+        }
+        world.run(1_000, |_, _| true);
+        let address = addresses(v6)[1];
+        let for_end = |frame: &[u8]| {
+            let it = described(frame);
+            it.network != Network::Opaque
+                && it.key.dst.address() == address
+                && it.key.protocol != Protocol::ICMPV6
+        };
+        let crossed: Vec<_> =
+            world.crossed.iter().filter(|it| it.0 == 1).map(|it| it.1.clone()).collect();
+        let mut came = u64::try_from(crossed.iter().filter(|it| for_end(it)).count()).unwrap();
+        let site = &mut world.sites[1];
+        assert_eq!(counted(site), came, "{v6} {wire:?} {:?}", site.peer());
+        assert!(came > 20, "{came}");
+        for frame in crossed.iter().filter(|it| for_end(it)) {
+            let all = variants(frame);
+            came += u64::try_from(all.iter().filter(|it| for_end(it)).count()).unwrap();
+            for one in all {
+                site.wan[0].borrow_mut().push_back(one);
+                site.turn(world.now);
+            }
+        }
+        assert!(site.wan[0].borrow().is_empty());
+        assert_eq!(counted(site), came, "{v6} {wire:?} {:?}", site.peer());
+        let refused = site.peer().refused;
+        for why in [
+            Refusal::Malformed,
+            Refusal::Forged,
+            Refusal::Replayed,
+            Refusal::Channel,
+            Refusal::Stranger,
+        ] {
+            assert!(refused.of(why) > 0, "{v6} {wire:?} {why:?} {refused:?}");
+        }
+    }
+}
+
 /// Kills: a frame written for whatever has the key of a management connection.
 #[test]
 fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {

@@ -116,6 +116,8 @@ mod tests {
             heard_ms: Some(4_000),
             sessions: 1,
             next_hop: None,
+            hellos: 4,
+            segments: 5,
             refused: [("forged".to_owned(), 2), ("replayed".to_owned(), 1)].into(),
         };
         let trunk = Trunk {

@@ -57,7 +57,7 @@ impl Daemon {
         let queue = new.queue.unwrap_or_else(|| installed.config.gateway.queue.clone());
         let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
         let added = class.clone();
-        let ask = self.plane.ask(move |live| {
+        let ask = self.plane.change(move |live| {
             // Frames must come here before there is something to do with them.
             live.set_passing(false);
             live.machine.add_class(live.now, &added)
@@ -73,7 +73,7 @@ impl Daemon {
     pub(crate) async fn remove_class(&self, name: String) -> Result<Classes, Refusal> {
         let _changing = self.changing.lock().await;
         let of = name.clone();
-        let ask = self.plane.ask(move |live| {
+        let ask = self.plane.change(move |live| {
             let last = live.machine.class(&of);
             live.machine.remove_class(&of).map(|()| last)
         });

@@ -15,7 +15,8 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, Count, FailToWire, LinkDirection, Signal, Source, Status, Trunk,
+    Aggregate, Class, Control, Count, FailToWire, LinkDirection, OtherEnd, Signal, Source, Status,
+    Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -70,6 +71,10 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
     let help = "Times the loop came back so late that what had arrived was too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
+    let help = "Longest processor time of the data plane for one command, or for one slice of a policy change with \
+                the packets of its turn, since the start.";
+    let seconds = float(status.occupied_us) / 1e6;
+    page.metric("tidegate_longest_occupation_seconds", "gauge", help, one(seconds));
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
@@ -303,6 +308,15 @@ fn trunks(all: &[Trunk], page: &mut Page) {
             (labels(&[("trunk", &it.name), ("reason", reason)]), float(*count))
         })
     });
+    let taken = all.iter().flat_map(|it| {
+        let kinds = |end: &OtherEnd| [("hello", end.hellos), ("segment", end.segments)];
+        it.other_end
+            .iter()
+            .flat_map(kinds)
+            .map(|(kind, count)| (labels(&[("trunk", &it.name), ("kind", kind)]), float(count)))
+    });
+    let help = "Datagrams of the other gateway that were taken, besides those with user packets.";
+    page.metric("tidegate_trunk_taken_packets_total", "counter", help, taken);
     let help = "Datagrams to the trunk that were not taken.";
     page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
     datagrams::write(all, page);
@@ -404,6 +418,7 @@ mod tests {
             untracked: 0,
             fragments_without_first: 0,
             hangs: 0,
+            occupied_us: 250,
             aggregates: vec![aggregate("up"), aggregate("down")],
         }
     }
@@ -455,12 +470,14 @@ mod tests {
     }
 
     fn trunks_of_a_test() -> Vec<Trunk> {
-        let end = crate::api::OtherEnd {
+        let end = OtherEnd {
             difference: None,
             state: "up".to_owned(),
             heard_ms: Some(400),
             sessions: 1,
             next_hop: None,
+            hellos: 4,
+            segments: 5,
             refused: BTreeMap::from([("forged".to_owned(), 3)]),
         };
         vec![Trunk {

@@ -26,6 +26,10 @@ use crate::output::Failure;
 /// A gateway that runs in a thread of its own.
 pub(crate) struct Plane {
     remote: Remote<Gateway, Wire>,
+    /// Takes answers that nobody waits for any more. Another thread drops them: large ones take long.
+    unread: Sender<Box<dyn Send>>,
+    /// Held by a change of policies or classes, and by a survey that such changes have made start over too often.
+    still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -39,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) ports: Vec<PortCounters>,
     /// How often the loop came back too late.
     pub(crate) hangs: u64,
+    /// The longest processor time of one command, or of one turn during a policy change.
+    pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,
     /// Frames of each port that went straight across, where they can.
@@ -65,6 +71,14 @@ pub(crate) struct Opened {
 /// Poll interval for the end of a policy swap.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Looks at a data plane that was told to end, [`LOOK`] apart: twice the time that it may take to send what it holds.
+const ENDS: u32 = 4_000;
+
+/// A survey that started over more often holds further changes up.
+///
+/// Chosen: a survey meets another change only if changes follow each other without a pause of its own length.
+const ATTEMPTS: u32 = 4;
+
 /// The fail-to-wire programs, if enabled.
 pub(crate) type Wire = Option<FailToWire>;
 
@@ -78,6 +92,9 @@ impl Plane {
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::new(Code::NoBackend, format!("cannot start: {error}"));
         let (remote, inbox) = inbox().map_err(failed)?;
+        let (unread, discarded) = mpsc::channel::<Box<dyn Send>>();
+        let discard = thread::Builder::new().name("discard".to_owned());
+        discard.spawn(move || discarded.into_iter().for_each(drop)).map_err(failed)?;
         let (sender, opened) = mpsc::channel();
         let policies = policy_set(&installed.config)?;
         let installed = installed.clone();
@@ -85,7 +102,8 @@ impl Plane {
         let thread = thread::Builder::new().name("data plane".to_owned()).spawn(drive);
         let thread = thread.map_err(failed)?;
         let (ports, guard) = opened.recv().map_err(|_| stopped(Stopped))??;
-        Ok(Self { remote, ports, guard, thread: Mutex::new(Some(thread)) })
+        let (thread, still) = (Mutex::new(Some(thread)), tokio::sync::Mutex::default());
+        Ok(Self { remote, unread, still, ports, guard, thread })
     }
 
     /// How the ports are open.
@@ -104,9 +122,24 @@ impl Plane {
         question: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
     ) -> Result<R, Failure> {
         let (sender, answer) = oneshot::channel();
-        let post = self.remote.post(move |live| drop(sender.send(question(live))));
+        let unread = self.unread.clone();
+        let post = self.remote.post(move |live| {
+            if let Err(answer) = sender.send(question(live)) {
+                // The thread that takes them ends last.
+                let _ = unread.send(Box::new(answer));
+            }
+        });
         post.map_err(stopped)?;
         answer.await.map_err(|_| stopped(Stopped))
+    }
+
+    /// The same for a change of classes, which waits for a survey that has started over too often.
+    pub(crate) async fn change<R: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let _still = self.still.lock().await;
+        self.ask(change).await
     }
 
     /// Collects the report, the port counters and the bypass counts; without classes.
@@ -117,6 +150,7 @@ impl Plane {
             report,
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,
+            occupied: live.occupied,
             hung_at: live.hung_at,
             bypassed: live.heartbeat.as_ref().map_or_else(Vec::new, FailToWire::bypassed),
             passing: live.heartbeat.passing(),
@@ -160,13 +194,17 @@ impl Plane {
     }
 
     /// The report and classes that `survey` selects. The data plane adds one bounded part at a time and forwards
-    /// packets in between. While a swap goes on, it adds none.
+    /// packets in between. While a swap goes on, it adds none. If changes of policies or classes have made the survey
+    /// start over too often, further changes wait for it.
     async fn survey(
         &self,
         mut survey: Survey,
     ) -> Result<(Option<Report>, Vec<ClassReport>), Failure> {
-        let mut more = true;
+        let (mut more, mut still) = (true, None);
         while more {
+            if survey.attempts() > ATTEMPTS && still.is_none() {
+                still = Some(self.still.lock().await);
+            }
             let part = self.ask(move |live| {
                 let more = live.machine.survey(&mut survey);
                 (more, more && live.machine.is_installing(), survey)
@@ -177,6 +215,7 @@ impl Plane {
                 tokio::time::sleep(LOOK).await;
             }
         }
+        drop(still);
         aside(move || survey.report()).await
     }
 
@@ -190,6 +229,7 @@ impl Plane {
         policies: PolicySet,
         mut ends: Seeded,
     ) -> Result<u64, Failure> {
+        let _still = self.still.lock().await;
         let running = self.ask(|live| live.machine.shared_policies()).await?;
         let (generation, config) =
             aside(move || (Generation::new(policies, running, &config), config)).await?;
@@ -231,7 +271,16 @@ impl Plane {
         let _ = self.remote.post(|live| live.machine.release_all(live.now));
         let _ = self.remote.stop();
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        let Some(thread) = thread else { return };
+        for _ in 0..ENDS {
+            if thread.is_finished() {
+                break;
+            }
+            crate::clock::Clock::rest(LOOK);
+        }
+        if !thread.is_finished() {
+            tracing::error!("the data plane does not end; its packets are lost");
+        } else if thread.join().is_err() {
             tracing::error!("the data plane ended by a panic");
         }
     }

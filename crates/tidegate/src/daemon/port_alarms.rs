@@ -85,6 +85,7 @@ mod tests {
             report: Report::default(),
             ports: vec![PortCounters::default(), wan],
             hangs: 0,
+            occupied: Duration::ZERO,
             hung_at: Time::ZERO,
             bypassed: Vec::new(),
             passing: false,

@@ -40,6 +40,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         untracked: report.untracked,
         fragments_without_first: report.fragments_without_first.iter().sum(),
         hangs: seen.hangs,
+        occupied_us: micros(seen.occupied),
         aggregates: report.aggregates.iter().map(aggregate).collect(),
         idle_policies: Vec::new(),
     }
@@ -233,6 +234,7 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
     api::Flow {
         src: flow.src,
         dst: flow.dst,
+        vlans: flow.vlans,
         tunnels: flow.tunnels.into_iter().map(tunnel).collect(),
         protocol: flow.protocol,
         direction: flow.direction.to_owned(),
@@ -323,6 +325,7 @@ mod tests {
             let report = FlowReport {
                 src: "10.0.0.1:1".to_owned(),
                 dst: "10.0.0.2:2".to_owned(),
+                vlans: Vec::new(),
                 tunnels: Vec::new(),
                 protocol: 6,
                 direction: "up",

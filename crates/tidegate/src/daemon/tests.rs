@@ -27,6 +27,7 @@ use crate::client;
 mod agent;
 mod guarantees;
 mod limits;
+mod occupied;
 mod slow;
 mod trunks;
 

@@ -122,6 +122,8 @@ fn other_end(it: &PeerReport) -> OtherEnd {
         difference: it.difference.map(|it| it.name().to_owned()),
         sessions: it.sessions,
         next_hop: it.next_hop.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":")),
+        hellos: it.taken.hellos,
+        segments: it.taken.segments,
         refused: refused.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
     }
 }

@@ -26,11 +26,18 @@ pub enum Refusal {
     Inner,
     /// It was marked on the way, and the user packet inside cannot say so.
     Congested,
+    /// It is a fragment. Trunks do not fragment their datagrams.
+    Fragment,
+    /// It is of a management connection that this end does not have.
+    Channel,
+    /// It is for the address of this end, and is no datagram from the other end: another sender, port or protocol, a
+    /// tunnel, or cut off before its ports. The first trunk of the address counts it.
+    Stranger,
 }
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Malformed,
         Self::Version,
         Self::Forged,
@@ -41,6 +48,9 @@ impl Refusal {
         Self::Weight,
         Self::Inner,
         Self::Congested,
+        Self::Fragment,
+        Self::Channel,
+        Self::Stranger,
     ];
 
     /// Its name in metrics and reports.
@@ -57,6 +67,9 @@ impl Refusal {
             Self::Weight => "weight",
             Self::Inner => "inner",
             Self::Congested => "congested",
+            Self::Fragment => "fragment",
+            Self::Channel => "channel",
+            Self::Stranger => "stranger",
         }
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 /// Hardware addresses of a user at each site.
 const USERS: [Mac; 2] = [[2, 0, 0, 0, 9, 0], [2, 0, 0, 0, 9, 1]];
 
-const fn udp(vlan: Option<u16>) -> Wire {
+pub(super) const fn udp(vlan: Option<u16>) -> Wire {
     Wire::Datagrams { vlan, encapsulation: Encapsulation::Udp }
 }
 
@@ -283,8 +283,9 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     world.run(100, |_, _| true);
     assert!(left(&world, 1).is_empty());
     let refused = world.sites[1].peer().refused;
-    let counts = [Refusal::Replayed, Refusal::Forged, Refusal::Inner].map(|it| refused.of(it));
-    assert_eq!((counts, refused.total()), ([1, 1, 1], 3));
+    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::Stranger];
+    let counts = reasons.map(|it| refused.of(it));
+    assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
 /// Kills: congestion on the path that nobody inside hears of.

@@ -1,0 +1,67 @@
+//! Reports and their answers beside changes: the data plane works on neither for long.
+
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
+
+use super::*;
+
+/// Policies and a class, on a link with a rate.
+fn many_policies() -> String {
+    let policies = (0..1_000).map(|number| {
+        format!(
+            "[[policy]]\nname = \"host{number}\"\naction = \"pass\"\nmatch = {{ src = \"10.0.{}.{}\" }}\n",
+            number / 250,
+            number % 250
+        )
+    });
+    let gateway = NOTHING.to_owned() + "rate = { up = \"10 Mbit/s\", down = \"10 Mbit/s\" }\n";
+    policies.fold(gateway, |all, policy| all + &policy) + "[[class]]\nname = \"staff\"\n"
+}
+
+/// Kills: a survey that classes which keep changing make start over without end.
+#[tokio::test]
+async fn a_status_is_complete_although_classes_never_stop_changing() {
+    let fixture = Fixture::new(&many_policies()).await;
+    let daemon = fixture.daemon.clone();
+    let changes = tokio::spawn(async move {
+        let class = || serde_json::from_value(json!({ "name": "guests", "rights": {} })).unwrap();
+        loop {
+            assert!(daemon.add_class(class()).await.is_ok());
+            assert!(daemon.remove_class("guests".to_owned()).await.is_ok());
+        }
+    });
+    let limit = Duration::from_secs(10);
+    for _ in 0..20 {
+        let status = tokio::time::timeout(limit, fixture.daemon.status()).await;
+        assert!(status.expect("it is complete in time").is_ok());
+    }
+    assert!(!changes.is_finished());
+    changes.abort();
+}
+
+/// Says which thread drops it.
+struct Large(Mutex<Sender<Option<String>>>);
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        let name = thread::current().name().map(str::to_owned);
+        let _ = self.0.get_mut().map(|sender| sender.send(name));
+    }
+}
+
+/// Kills: an answer without a reader that the data plane drops.
+#[tokio::test]
+async fn another_thread_drops_answers_that_nobody_reads() {
+    let fixture = Fixture::new(NOTHING).await;
+    let (sender, dropped) = std::sync::mpsc::channel();
+    let (begin, wait) = std::sync::mpsc::channel::<()>();
+    let ask = fixture.daemon.plane.ask(move |_| {
+        let _ = wait.recv();
+        Large(Mutex::new(sender))
+    });
+    let cancelled = tokio::time::timeout(Duration::from_millis(1), ask).await;
+    assert!(cancelled.is_err());
+    begin.send(()).unwrap();
+    let name = tokio::task::spawn_blocking(move || dropped.recv_timeout(Duration::from_secs(10)));
+    assert_eq!(name.await.unwrap().unwrap().as_deref(), Some("discard"));
+}
