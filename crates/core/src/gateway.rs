@@ -38,7 +38,7 @@ use std::time::Duration;
 use aggregates::Aggregates;
 use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
-pub use config::{GatewayConfig, Overhead};
+pub use config::{GatewayConfig, Headers, Overhead};
 use hosts::LanHosts;
 use install::Swap;
 pub use install::{Generation, StillInstalling};

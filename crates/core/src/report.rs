@@ -225,6 +225,8 @@ pub struct FlowReport {
     pub src: String,
     /// Receiver, as address and port.
     pub dst: String,
+    /// VLAN identifiers of its frames, outermost first. At most two are read.
+    pub vlans: Vec<u16>,
     /// Unencrypted tunnels around it, outermost first.
     pub tunnels: Vec<TunnelReport>,
     /// IP protocol number.

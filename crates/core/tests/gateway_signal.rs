@@ -5,6 +5,7 @@
 mod acks_at_swaps;
 mod port_reuse;
 mod scarce_buffers;
+mod tags;
 
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ struct Run {
     port: u16,
     /// The sequence number of its SYN.
     isn: u32,
+    /// The VLAN of its connection up and down.
+    vlans: [u16; 2],
 }
 
 const FIRST: u16 = 1_000;
@@ -61,7 +64,7 @@ impl Run {
             scheduler: Default::default(),
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
-        let mut run = Self { gateway, now: Time::ZERO, port: FIRST, isn: 0 };
+        let mut run = Self { gateway, now: Time::ZERO, port: FIRST, isn: 0, vlans: [0; 2] };
         run.shake_hands();
         run
     }
@@ -109,6 +112,7 @@ impl Run {
 
     fn arrive(&mut self, port: PortId, mut packet: Packet) {
         packet.key.src.port = self.port;
+        packet.vlan = self.vlans[usize::from(port == Gateway::WAN)];
         if port == Gateway::WAN {
             packet.key = packet.key.reverse();
         }

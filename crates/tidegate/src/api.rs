@@ -277,6 +277,9 @@ pub struct Flow {
     pub src: String,
     /// Receiver, as address and port.
     pub dst: String,
+    /// VLAN identifiers of its frames, outermost first. At most two are read.
+    #[serde(default)]
+    pub vlans: Vec<u16>,
     /// Unencrypted tunnels around it, outermost first.
     #[serde(default)]
     pub tunnels: Vec<Tunnel>,

@@ -9,7 +9,7 @@ use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId, Protocol, Tunnel, number, slot};
+use crate::packet::{Direction, Endpoint, FlowId, NO_VLAN, Protocol, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
@@ -239,6 +239,14 @@ impl Gateway {
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
 
+    /// The VLANs of `flow` in `direction`, outermost first.
+    fn vlans_of(&self, flow: &Flow, direction: Direction) -> Vec<u16> {
+        let second = self.flows.outer(flow, direction).map(|outer| outer.second_vlan);
+        let tags = [Some(flow.packet(direction).vlan), second];
+        // Packets of the simulator have VLAN 0.
+        tags.into_iter().flatten().filter(|vlan| ![0, NO_VLAN].contains(vlan)).collect()
+    }
+
     fn flow_report(&self, now: Time, id: FlowId, flow: &Flow, direction: Direction) -> FlowReport {
         let key = flow.key(direction);
         let handle = flow.handle(direction);
@@ -248,6 +256,7 @@ impl Gateway {
         FlowReport {
             src: show(key.src, key.protocol),
             dst: show(key.dst, key.protocol),
+            vlans: self.vlans_of(flow, direction),
             tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
             direction: direction.name(),

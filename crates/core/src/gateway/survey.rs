@@ -254,8 +254,9 @@ impl FlowSurvey {
     pub fn report(mut self) -> Vec<FlowReport> {
         let mut seen = BTreeSet::new();
         self.reports.retain(|it| {
-            let ends = (it.src.clone(), it.dst.clone(), it.tunnels.clone());
-            seen.insert((ends, it.protocol, it.direction))
+            let ends = (it.src.clone(), it.dst.clone());
+            let around = (it.vlans.clone(), it.tunnels.clone());
+            seen.insert((ends, around, it.protocol, it.direction))
         });
         self.reports
     }

@@ -72,6 +72,9 @@ fn show(it: &Explanation) -> String {
     text += &policies(&it.policies);
     for flow in &it.flows {
         let _ = writeln!(text, "\nflow    {} to {}, limited by {}", flow.src, flow.dst, flow.limit);
+        for vlan in &flow.vlans {
+            let _ = writeln!(text, "in      VLAN {vlan}");
+        }
         for tunnel in &flow.tunnels {
             let _ = writeln!(text, "in      {}", tunnel.text());
         }

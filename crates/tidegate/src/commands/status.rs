@@ -233,10 +233,11 @@ fn show_flows(flows: &[Flow]) -> String {
     columns(&rows)
 }
 
-/// The limit of `flow`, and the tunnels it is in.
+/// The limit of `flow`, and the VLANs and tunnels it is in.
 fn inside(flow: &Flow) -> String {
+    let vlans = flow.vlans.iter().map(|it| format!("; in VLAN {it}"));
     let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));
-    flow.limit.clone() + &tunnels.collect::<String>()
+    flow.limit.clone() + &vlans.chain(tunnels).collect::<String>()
 }
 
 fn rtt(us: Option<u64>) -> String {

@@ -236,6 +236,7 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
     api::Flow {
         src: flow.src,
         dst: flow.dst,
+        vlans: flow.vlans,
         tunnels: flow.tunnels.into_iter().map(tunnel).collect(),
         protocol: flow.protocol,
         direction: flow.direction.to_owned(),
@@ -326,6 +327,7 @@ mod tests {
             let report = FlowReport {
                 src: "10.0.0.1:1".to_owned(),
                 dst: "10.0.0.2:2".to_owned(),
+                vlans: Vec::new(),
                 tunnels: Vec::new(),
                 protocol: 6,
                 direction: "up",
