@@ -37,7 +37,7 @@ use std::time::Duration;
 use aggregates::Aggregates;
 use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
-pub use config::{GatewayConfig, Overhead};
+pub use config::{GatewayConfig, Headers, Overhead};
 use install::Swap;
 pub use install::{Generation, StillInstalling};
 use link::Link;

@@ -126,7 +126,7 @@ fn an_observing_policy_counts_and_changes_nothing() {
 
 #[test]
 fn the_access_link_is_not_exceeded_and_charges_its_overhead() {
-    let overhead = Overhead { per_packet: 250, min: 0, atm: false };
+    let overhead = Overhead { per_packet: 250, min: 0, atm: false, ..Overhead::default() };
     let rate = [Some(Rate::from_mbps(10)), None];
     let config = GatewayConfig { rate, overhead, ..config() };
     let mut run = Run::new(&config, Vec::new());

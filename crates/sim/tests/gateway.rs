@@ -197,7 +197,7 @@ fn gateways() -> Vec<(String, Gateway)> {
     let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..Filter::default() };
     let link = GatewayConfig {
         rate: [Some(Rate::from_mbps(2)), Some(Rate::from_mbps(6))],
-        overhead: Overhead { per_packet: 18, min: 64, atm: true },
+        overhead: Overhead { per_packet: 18, min: 64, atm: true, ..Overhead::default() },
         shaping_interval: Duration::from_millis(15),
         ..config()
     };

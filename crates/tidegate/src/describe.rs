@@ -12,7 +12,7 @@ use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
-use tidegate_core::gateway::Overhead;
+use tidegate_core::gateway::{Headers, Overhead};
 use tidegate_core::packet::NO_VLAN;
 use tidegate_core::policy::parse::show_addresses;
 use tidegate_core::policy::{
@@ -211,7 +211,12 @@ fn scheduler(it: &SchedulerSpec) -> String {
 
 fn overhead(it: Overhead) -> String {
     let cells = if it.atm { ", in ATM cells" } else { "" };
-    format!("{:+} B for each frame, at least {} B{cells}", it.per_packet, it.min)
+    let without = match it.contains {
+        Headers::None => "",
+        Headers::Pppoe => " without PPPoE",
+        Headers::All => " without headers between Ethernet and IP",
+    };
+    format!("{:+} B for each frame{without}, at least {} B{cells}", it.per_packet, it.min)
 }
 
 fn class_fields(class: &Class) -> Fields {

@@ -7,7 +7,7 @@ use tidegate_core::packet::{
     Ecn, Endpoint, NO_VLAN, Network, Outer, Protocol, TcpFlags, TunnelKind,
 };
 use tidegate_wire::build::{Frame, Ip, Link, Network as Net, Transport};
-use tidegate_wire::{Oddity, describe, describe_innermost};
+use tidegate_wire::{Checksum, Oddity, describe, describe_innermost, rewrite};
 
 fn read(frame: &[u8]) -> (Packet, Outer, Option<Oddity>) {
     let (mut packet, mut outer) = (Packet::default(), None);
@@ -76,6 +76,26 @@ fn addresses_are_those_inside_and_marks_those_outside() {
         let end = if v6 { "fd00::2" } else { "192.0.2.2" };
         assert_eq!(tunnel.key.dst, Endpoint::at(end.parse().unwrap(), 4789));
         assert!(tunnel.may_edit);
+    }
+}
+
+/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is ECN-capable.
+///
+/// Kills: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
+#[test]
+fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
+    for (codepoint, marked) in [(Ecn::NotEct, false), (Ecn::Ect0, true), (Ecn::Ect1, true)] {
+        let inside = inner().bytes();
+        let frame = |codepoint| {
+            let mut frame = outer(Transport::Udp(40_000, 4789), vxlan(9, &inside), false);
+            ip(&mut frame).ecn = codepoint;
+            frame.bytes()
+        };
+        let mut bytes = frame(codepoint);
+        let (mut packet, _, _) = read(&bytes);
+        assert_eq!(packet.mark_congestion(), marked, "{codepoint:?}");
+        rewrite(&mut bytes, &packet, Checksum::Finished);
+        assert_eq!(bytes, frame(if marked { Ecn::Ce } else { codepoint }));
     }
 }
 

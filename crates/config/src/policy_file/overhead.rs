@@ -1,13 +1,17 @@
-//! What kinds of access links add to each packet.
+//! Kinds of access links, and the bytes that each adds to a packet.
 //!
 //! Source: the manual page tc-cake(8), section "Manual overhead specification" and below, for the
 //! numbers; they count from the IP packet, as operators know them from tc and sqm-scripts. IEEE
 //! 802.3 (preamble 8, header 14, FCS 4, gap 12, least frame 64 bytes) for `ethernet`, DOCSIS (header and
 //! FCS) for `docsis`, RFC 2684 and RFC 2516 for those over ATM and PTM.
+//! A frame here may have headers between Ethernet and IP. Headers that a kind's number contains do not count again.
+//! All others count as they are in the frame. The numbers of `pppoe-*` contain PPPoE and PPP, those of kinds that
+//! carry whole Ethernet frames contain none. IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative` and numbers
+//! of the operator count from the IP packet.
 //! Differs: PTM's 64b/65b code is not counted; give 98.4 % of the rate the modem shows.
 
 use serde_json::{Value, json};
-use tidegate_core::gateway::Overhead;
+use tidegate_core::gateway::{Headers, Overhead};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -16,33 +20,37 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
 use crate::values::number;
 
-/// A kind of link: bytes added to each IP packet, fewest bytes of one, whether in ATM cells.
+/// A kind of link.
 struct Kind {
     name: &'static str,
+    /// Bytes added to each IP packet.
     per_packet: i32,
+    /// Fewest bytes that a packet occupies.
     min: u32,
     atm: bool,
+    /// Headers between Ethernet and IP among the bytes added, or which do not cross such a link.
+    contains: Headers,
 }
 
-const fn kind(name: &'static str, per_packet: i32, min: u32, atm: bool) -> Kind {
-    Kind { name, per_packet, min, atm }
+const fn kind(name: &'static str, per_packet: i32, min: u32, atm: bool, contains: Headers) -> Kind {
+    Kind { name, per_packet, min, atm, contains }
 }
 
 const KINDS: &[Kind] = &[
-    kind("raw", ETHERNET_HEADER, 0, false),
-    kind("conservative", 48, 0, true),
-    kind("ethernet", 38, 84, false),
-    kind("docsis", 18, 64, false),
-    kind("pppoe-ptm", 30, 0, false),
-    kind("bridged-ptm", 22, 0, false),
-    kind("ipoa-vcmux", 8, 0, true),
-    kind("ipoa-llcsnap", 16, 0, true),
-    kind("bridged-vcmux", 24, 0, true),
-    kind("bridged-llcsnap", 32, 0, true),
-    kind("pppoa-vcmux", 10, 0, true),
-    kind("pppoa-llc", 14, 0, true),
-    kind("pppoe-vcmux", 32, 0, true),
-    kind("pppoe-llcsnap", 40, 0, true),
+    kind("raw", ETHERNET_HEADER, 0, false, Headers::None),
+    kind("conservative", 48, 0, true, Headers::All),
+    kind("ethernet", 38, 84, false, Headers::None),
+    kind("docsis", 18, 64, false, Headers::None),
+    kind("pppoe-ptm", 30, 0, false, Headers::Pppoe),
+    kind("bridged-ptm", 22, 0, false, Headers::None),
+    kind("ipoa-vcmux", 8, 0, true, Headers::All),
+    kind("ipoa-llcsnap", 16, 0, true, Headers::All),
+    kind("bridged-vcmux", 24, 0, true, Headers::None),
+    kind("bridged-llcsnap", 32, 0, true, Headers::None),
+    kind("pppoa-vcmux", 10, 0, true, Headers::All),
+    kind("pppoa-llc", 14, 0, true, Headers::All),
+    kind("pppoe-vcmux", 32, 0, true, Headers::Pppoe),
+    kind("pppoe-llcsnap", 40, 0, true, Headers::Pppoe),
 ];
 
 /// What a frame as we see it has beyond its IP packet.
@@ -55,7 +63,8 @@ pub(crate) struct Entry(pub(crate) Overhead);
 tables! {
     /// What the link adds, by numbers.
     "`overhead`" Numbers {
-        /// Bytes added to each IP packet, from -64 to 256: the number of tc-cake(8).
+        /// Bytes added to each IP packet, from -64 to 256: the number of tc-cake(8). Headers of the frame between
+        /// Ethernet and IP do not count.
         "per_packet" => per_packet: Required<Number>,
         /// Fewest bytes a packet occupies, from 0 to 256. Default: 0.
         "min" => min: Option<Spanned<Number>>,
@@ -75,7 +84,7 @@ impl Read for Entry {
             found.push(Diagnostic::error(Code::UnknownName, node.span(), message).help(help));
             return None;
         };
-        Some(Self(beyond_frame(kind.per_packet, kind.min, kind.atm)))
+        Some(Self(kind.overhead()))
     }
 
     fn schema() -> Value {
@@ -92,13 +101,18 @@ impl Numbers {
             Some(min) => number(min, "min", 0..=256, found),
             None => Some(0),
         };
-        Some(Entry(beyond_frame(per_packet?, min?, false)))
+        let (per_packet, min) = (per_packet?, min?);
+        let name = "numbers of the operator";
+        Some(Entry(Kind { name, per_packet, min, atm: false, contains: Headers::All }.overhead()))
     }
 }
 
-/// What is added to the frame, where `per_packet` is added to the IP packet.
-const fn beyond_frame(per_packet: i32, min: u32, atm: bool) -> Overhead {
-    Overhead { per_packet: per_packet - ETHERNET_HEADER, min, atm }
+impl Kind {
+    /// The bytes added to the frame instead of the IP packet.
+    const fn overhead(&self) -> Overhead {
+        let Self { per_packet, min, atm, contains, .. } = *self;
+        Overhead { per_packet: per_packet - ETHERNET_HEADER, min, atm, contains }
+    }
 }
 
 #[cfg(test)]
@@ -109,8 +123,7 @@ mod tests {
 
     fn charge(name: &str, ip_len: u32) -> u32 {
         let kind = KINDS.iter().find(|kind| kind.name == name).unwrap();
-        let overhead = beyond_frame(kind.per_packet, kind.min, kind.atm);
-        overhead.charge(&Packet { len: ip_len + 14, ..Packet::default() })
+        kind.overhead().charge(&Packet { len: ip_len + 14, ..Packet::default() })
     }
 
     #[test]

@@ -134,8 +134,8 @@ mod tests {
     }
 
     fn overheads() -> impl Strategy<Value = Overhead> {
-        let atm = Overhead { per_packet: 18, min: 0, atm: true };
-        let ethernet = Overhead { per_packet: 24, min: 84, atm: false };
+        let atm = Overhead { per_packet: 18, min: 0, atm: true, ..Overhead::default() };
+        let ethernet = Overhead { per_packet: 24, min: 84, atm: false, ..Overhead::default() };
         prop::sample::select(vec![Overhead::default(), ethernet, atm])
     }
 

@@ -239,7 +239,8 @@ impl Gateway {
                 Some(it) if described.kind != Kind::Made => {
                     described.carried = it.number;
                     let longer = it.wire.longer(it.local, described);
-                    self.config.overhead.charge_longer(described, longer)
+                    let offset = it.wire.network_offset().unwrap_or(described.network_offset);
+                    self.config.overhead.charge_carried(described, longer, offset)
                 }
                 _ => self.config.overhead.charge(described),
             };

@@ -4,7 +4,7 @@
 //! the header only. The sequence numbers count a segment of the virtual stream.
 
 use super::wire::datagram_len;
-use crate::packet::{FlowKey, Kind, NO_VLAN, Packet};
+use crate::packet::{Facts, FlowKey, Kind, NO_VLAN, Packet};
 use crate::tcp::Segment;
 use crate::{Cx, PacketId};
 
@@ -12,6 +12,8 @@ use crate::{Cx, PacketId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) network_offset: u16,
+    /// Which of PPPoE's and PPP's headers are in it.
+    pub(super) session: Facts,
     pub(super) vlan: u16,
     /// Whether a UDP datagram follows the IP header, instead of a TCP header.
     pub(super) datagrams: bool,
@@ -19,14 +21,19 @@ pub(super) struct Frame {
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { network_offset: 0, vlan: NO_VLAN, datagrams: false }
+        Self { network_offset: 0, session: Facts::NONE, vlan: NO_VLAN, datagrams: false }
     }
 }
 
 impl Frame {
     /// The format of the frame of `packet`.
     pub(super) const fn of(packet: &Packet) -> Self {
-        Self { network_offset: packet.network_offset, vlan: packet.vlan, datagrams: false }
+        Self {
+            network_offset: packet.network_offset,
+            session: packet.facts.of_session(),
+            vlan: packet.vlan,
+            datagrams: false,
+        }
     }
 }
 
@@ -45,6 +52,7 @@ pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) 
         key,
         tcp: Some(segment.header),
         network_offset: frame.network_offset,
+        facts: frame.session,
         transport_offset,
         vlan: frame.vlan,
         segments: 1,

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use super::packet::Frame;
-use crate::packet::{NO_VLAN, Packet, TcpSegment};
+use crate::packet::{Facts, NO_VLAN, Packet, TcpSegment};
 use crate::tcp::Segment;
 
 /// What the packets of a trunk are on the wire.
@@ -79,6 +79,11 @@ impl Wire {
         signed(self.overhead(local)).saturating_add(link)
     }
 
+    /// Where the IP header begins in the frames of its datagrams; `None` where its packets take the headers of users.
+    pub(crate) fn network_offset(&self) -> Option<u16> {
+        self.frame().map(|frame| frame.network_offset)
+    }
+
     /// The link-layer header of its datagrams; none where its packets take those of users.
     pub(super) const fn frame(&self) -> Option<Frame> {
         let Self::Datagrams { vlan, .. } = *self else { return None };
@@ -86,7 +91,7 @@ impl Wire {
             Some(vlan) => (ETHERNET + TAG, vlan),
             None => (ETHERNET, NO_VLAN),
         };
-        Some(Frame { network_offset, vlan, datagrams: true })
+        Some(Frame { network_offset, session: Facts::NONE, vlan, datagrams: true })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Inside unencrypted tunnels, up to the transport header of the innermost packet.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Kind, Network, Outer, Protocol, Tunnel};
+use tidegate_core::packet::{Network, Outer, Protocol, Tunnel};
 
 use super::{Cursor, Oddity, ip};
 use crate::ethertype;
@@ -9,8 +9,8 @@ use crate::tunnel::{self, Inside};
 
 /// Returns `true` if a described packet may be in a tunnel: cheap, for each packet.
 ///
-/// Control traffic and fragments are not looked into, and nothing behind an authentication header: rewriting
-/// would break its integrity check.
+/// Fragments are not looked into, and nothing behind an authentication header: rewriting would break its integrity
+/// check.
 #[inline]
 pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     let possible = match packet.key.protocol {
@@ -20,7 +20,7 @@ pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
         }
         protocol => tunnel::is_carrier(protocol, [packet.key.src.port, packet.key.dst.port]),
     };
-    possible && !packet.fragment.is_part() && !frame.authenticated && packet.kind != Kind::Control
+    possible && !packet.fragment.is_part() && !frame.authenticated
 }
 
 /// Describes `packet` by the innermost header in its tunnels, and adds these to `outer`.

@@ -1,7 +1,7 @@
 //! From the Ethernet header to the network header.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{NO_VLAN, Network};
+use tidegate_core::packet::{Facts, NO_VLAN, Network};
 
 use super::{Cursor, Oddity, be16};
 use crate::{checksum, ethertype};
@@ -16,7 +16,7 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
             ethertype::IPV4 => return Ok(Network::Ipv4),
             ethertype::IPV6 => return Ok(Network::Ipv6),
             ethertype::MPLS | ethertype::MPLS_UPSTREAM => return mpls(frame),
-            ethertype::PPPOE_SESSION => return pppoe(frame),
+            ethertype::PPPOE_SESSION => return session(frame, packet),
             length if length < ethertype::SMALLEST => return Ok(snap(frame)),
             tag if ethertype::is_vlan(tag) => {
                 let tag = frame.take::<4>().ok_or(Oddity::Link)?;
@@ -59,6 +59,17 @@ fn snap(frame: &mut Cursor<'_>) -> Network {
         frame.at += SNAP_LEN;
     }
     network
+}
+
+/// Passes the headers of PPPoE and PPP, and notes them if they carry IP.
+fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
+    let begin = frame.at;
+    let network = pppoe(frame)?;
+    if network != Network::Opaque {
+        let is_short = frame.at - begin < PPPOE_LEN;
+        packet.facts = packet.facts.with(Facts::PPPOE, true).with(Facts::SHORT_PPP, is_short);
+    }
+    Ok(network)
 }
 
 /// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one byte.
@@ -147,6 +158,8 @@ const LONGEST_PADDING: usize = 46;
 /// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6, options, OSPF,
 /// SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most MAC addresses.
 const UPPER_LAYERS: [u8; 13] = [4, 6, 17, 41, 43, 44, 47, 50, 51, 58, 60, 89, 132];
+/// The header of PPPoE and a protocol field of two bytes (RFC 2516, section 4).
+const PPPOE_LEN: usize = 8;
 /// In the last byte of a protocol field of PPP (RFC 1661, section 2).
 const PPP_LAST_BYTE: u8 = 0x01;
 const PPP_IPV4: u16 = 0x0021;

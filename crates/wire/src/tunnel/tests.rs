@@ -34,25 +34,27 @@ const UDP_NUMBER: u8 = 17;
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0x12, 0x34, 0x56, 0];
 const GENEVE: [u8; 8] = [0, 0, 0x65, 0x58, 0x12, 0x34, 0x56, 0];
 
+/// IPv4 in IPv4 or IPv6.
+const PLAIN: Inside = Inside {
+    kind: TunnelKind::Ip,
+    id: None,
+    header: 0,
+    carries: Carries::Ip,
+    network: Network::Ipv4,
+    offset: 0,
+    vlan: NO_VLAN,
+    numbered: false,
+    summed: false,
+};
+
 /// Each kind of tunnel: protocol, payload of the outer packet, and the expected description.
 fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
-    let plain = Inside {
-        kind: TunnelKind::Ip,
-        id: None,
-        header: 0,
-        carries: Carries::Ip,
-        network: Network::Ipv4,
-        offset: 0,
-        vlan: NO_VLAN,
-        numbered: false,
-        summed: false,
-    };
     let (v4, v6, ethernet) = (packet(false), packet(true), frame(false).bytes());
     let mut tagged = frame(true);
     tagged.link = vec![Link::vlan(0), Link::vlan(7), Link::vlan(9)];
     let tagged = tagged.bytes();
     let over_ip = |header: &[u8], inner: &[u8]| [header, inner].concat();
-    let at = |kind, header, more| Inside { kind, header, offset: header + more, ..plain };
+    let at = |kind, header, more| Inside { kind, header, offset: header + more, ..PLAIN };
     let in_ethernet = |kind, header| Inside { carries: Carries::Ethernet, ..at(kind, header, 14) };
     let gre = |header| at(TunnelKind::Gre, header, 0);
     let l2tp = |header| at(TunnelKind::L2tp, header, 0);
@@ -68,8 +70,8 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
         udp(1701, &[&header[..], &[0xff, 3, 0, 0x21]].concat(), &v4)
     };
     vec![
-        (4, v4.clone(), plain),
-        (41, v6.clone(), Inside { network: Network::Ipv6, ..plain }),
+        (4, v4.clone(), PLAIN),
+        (41, v6.clone(), Inside { network: Network::Ipv6, ..PLAIN }),
         (47, over_ip(&[0, 0, 8, 0], &v4), gre(4)),
         (47, over_ip(&[0x20, 0, 0x86, 0xdd, 0, 0, 0, 9], &v6), {
             Inside { id: Some(9), network: Network::Ipv6, ..gre(8) }
@@ -77,6 +79,8 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
         (47, over_ip(&[0xb0, 0, 8, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 3], &v4), {
             Inside { id: Some(256), numbered: true, summed: true, ..gre(16) }
         }),
+        (47, over_ip(&[0x10, 0, 8, 0, 0, 0, 0, 3], &v4), Inside { numbered: true, ..gre(8) }),
+        (47, over_ip(&[0x80, 0, 8, 0, 1, 2, 0, 0], &v4), Inside { summed: true, ..gre(8) }),
         (47, over_ip(&[0, 0, 0x65, 0x58], &ethernet), in_ethernet(TunnelKind::Gre, 4)),
         (UDP_NUMBER, udp(4789, &VXLAN, &ethernet), {
             Inside { id, ..in_ethernet(TunnelKind::Vxlan, 16) }
