@@ -34,7 +34,6 @@ LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e", "tidegate-repository"}
 # run side by side. Tests of `tidegate-e2e` here begin with `witnessed_beside_others`.
 BESIDE = {
     "trunks": 0,
-    "applies": 1,
     "control": 1,
     "encapsulation": 1,
     "frames": 1,

@@ -327,7 +327,7 @@ fn cases() -> Vec<Case> {
 
 /// A slow access link with an overhead, and one policy behind it.
 fn of_link() -> Case {
-    let overhead = Overhead { per_packet: 18, min: 64, atm: true };
+    let overhead = Overhead { per_packet: 18, min: 64, atm: true, ..Overhead::default() };
     let rate = [Some(Rate::from_kbps(1_500)), Some(Rate::from_kbps(4_000))];
     let web = shape("web", tcp(), "drr", &named("drop-tail"));
     Case {
