@@ -309,6 +309,22 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
         ],
     ),
     (
+        "hosts",
+        &[
+            ("limit", LIMIT, r#"{"default":"32 MiB"}"#),
+            ("packets", "Most packets that may wait.", r#"{"default":10240}"#),
+            ("quantum", "Bytes a host, and each of its flows, may send in one turn.", FRAME),
+            (
+                "target",
+                "How long a packet may wait while its flow is busy; at low rates at least the time of two packets.",
+                r#"{"default":"5 ms"}"#,
+            ),
+            ("interval", INTERVAL, r#"{"default":"100 ms"}"#),
+            ("ecn", ECN, YES),
+            ("thin_acks", "ACKs without data that say nothing new are dropped.", YES),
+        ],
+    ),
+    (
         "partitioned",
         &[(
             "depth",

@@ -1,5 +1,6 @@
 //! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
 
+mod between;
 mod canonical;
 mod classes;
 mod compile;

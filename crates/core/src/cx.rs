@@ -57,11 +57,13 @@ pub enum Reason {
     Refused,
     /// Held by a part that went away, and nothing to hand it to.
     ShutDown,
+    /// An ACK without data, and the next one of its flow says all of it and more. Not a loss.
+    RedundantAck,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::QueueFull,
         Self::FlowFull,
         Self::Aqm,
@@ -76,6 +78,7 @@ impl Reason {
         Self::NoBuffer,
         Self::Refused,
         Self::ShutDown,
+        Self::RedundantAck,
     ];
 
     /// Its name in metrics and reports.
@@ -96,6 +99,7 @@ impl Reason {
             Self::NoBuffer => "no-buffer",
             Self::Refused => "refused",
             Self::ShutDown => "shut-down",
+            Self::RedundantAck => "redundant-ack",
         }
     }
 }
@@ -133,6 +137,14 @@ impl AddAssign for Tally {
 
 /// How many packets, by reason.
 pub type ByReason = CountBy<Reason, { Reason::ALL.len() }>;
+
+impl ByReason {
+    /// Packets lost: all but redundant ACKs, of which nothing is missing at their receivers.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.total() - self.of(Reason::RedundantAck)
+    }
+}
 
 impl Cx<'_> {
     /// Drops `packet`, counts it, and frees its buffer.

@@ -20,6 +20,7 @@ mod classify;
 mod config;
 mod control;
 mod dissolve;
+mod hosts;
 mod install;
 mod link;
 mod marking;
@@ -38,6 +39,7 @@ use aggregates::Aggregates;
 use began::Began;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Headers, Overhead};
+use hosts::LanHosts;
 use install::Swap;
 pub use install::{Generation, StillInstalling};
 use link::Link;
@@ -75,6 +77,7 @@ pub struct Gateway {
     /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
     arrangement: u32,
     flows: FlowTable,
+    lan_hosts: LanHosts,
     fragments: FragmentTable,
     aggregates: Aggregates,
     timers: Timers,
@@ -116,6 +119,7 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
+        pool.keep_stations();
         let signals = policies.has_signals();
         if signals {
             pool.keep_sack();
@@ -133,6 +137,7 @@ impl Gateway {
             generation: 1,
             arrangement: 0,
             flows: FlowTable::new(config.flows, config.seed),
+            lan_hosts: LanHosts::default(),
             fragments: FragmentTable::new(config.seed),
             timers: Timers::new(config.shaping_interval, now),
             links,

@@ -11,6 +11,7 @@ mod fifo;
 mod flow_fifo;
 mod fragment;
 mod governed;
+mod hosts;
 mod key;
 mod outer;
 mod pool;
@@ -18,6 +19,7 @@ mod ring;
 mod sack;
 mod travel;
 mod tunnel;
+mod turns;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
@@ -26,6 +28,7 @@ pub use fifo::Fifo;
 pub use flow_fifo::{FlowFifo, Handover};
 pub use fragment::{Fragment, Ports};
 pub use governed::Governed;
+pub use hosts::{FlowHosts, Host};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
 pub use pool::{FrameCopy, Note, PacketId, PacketPool};
@@ -33,6 +36,7 @@ pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub(crate) use travel::Travelling;
 pub use tunnel::TunnelKind;
+pub(crate) use turns::Turns;
 
 use std::num::NonZeroU16;
 

@@ -108,8 +108,17 @@ pub struct Conditioning {
 }
 
 /// Between whom an aggregate is shared: whose packets count as those of one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FairBetween {
+    /// Flows, hosts or pairs of hosts.
+    pub by: Sharers,
+    /// IPv6 addresses with equal first bits, as many as this, are one host.
+    pub ipv6: u8,
+}
+
+/// What a profile is shared between.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum FairBetween {
+pub enum Sharers {
     /// Flows.
     #[default]
     Flow,
@@ -125,16 +134,32 @@ pub enum FairBetween {
 pub type HostKey = [u128; 2];
 
 impl FairBetween {
+    /// Length of an IPv6 address in bits: each address is a host.
+    pub const WHOLE_ADDRESS: u8 = 128;
+
     /// Whose `packet` is; `None` if its flow is told from others by itself.
     #[must_use]
     pub fn key(self, packet: &Packet) -> Option<HostKey> {
-        let (src, dst) = (packet.key.src.number(), packet.key.dst.number());
-        match self {
-            Self::Flow => None,
-            Self::SourceHost => Some([src, 0]),
-            Self::DestinationHost => Some([0, dst]),
-            Self::Hosts => Some([src, dst]),
+        let ends = [packet.key.src, packet.key.dst];
+        let [src, dst] = ends.map(|end| end.prefix(self.ipv6));
+        match self.by {
+            Sharers::Flow => None,
+            Sharers::SourceHost => Some([src, 0]),
+            Sharers::DestinationHost => Some([0, dst]),
+            Sharers::Hosts => Some([src, dst]),
         }
+    }
+}
+
+impl From<Sharers> for FairBetween {
+    fn from(by: Sharers) -> Self {
+        Self { by, ipv6: Self::WHOLE_ADDRESS }
+    }
+}
+
+impl Default for FairBetween {
+    fn default() -> Self {
+        Sharers::Flow.into()
     }
 }
 
@@ -180,7 +205,7 @@ impl Action {
     #[must_use]
     pub fn fair_between(&self) -> FairBetween {
         let conditioning = self.conditioning().filter(|_| self.signal().is_none());
-        conditioning.map_or(FairBetween::Flow, |conditioning| conditioning.fair_between)
+        conditioning.map_or_else(FairBetween::default, |conditioning| conditioning.fair_between)
     }
 
     /// How much conforms and how that is shared, unless everything does.

@@ -9,6 +9,7 @@ mod detector;
 mod drop_tail;
 mod ered;
 mod fq_codel;
+mod hosts;
 mod law;
 mod length;
 mod longest;
@@ -21,6 +22,7 @@ mod red;
 mod sparing;
 #[cfg(test)]
 mod testing;
+mod thinning;
 mod trunk_fifo;
 
 pub use length::Measure;
@@ -162,6 +164,8 @@ registry! {
     Codel => codel, "codel";
     /// A line for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
+    /// Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant ACKs are dropped.
+    Hosts => hosts, "hosts";
     /// One line that tells flows of a trunk to slow down, but none again before it has recovered.
     Sparing => sparing, "sparing";
     /// A router's line for trunks: their management packets are dropped early, user packets last.

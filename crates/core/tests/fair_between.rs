@@ -8,16 +8,21 @@ use std::time::Duration;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol};
 use tidegate_core::policy::{
-    Action, Conditioning, FairBetween, Filter, Mode, Policy, PolicySet, Profile,
+    Action, Conditioning, FairBetween, Filter, Mode, Policy, PolicySet, Profile, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
 
-fn policies(fair_between: FairBetween, allocation: &str) -> PolicySet {
+fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet {
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
     let table = toml::from_str::<toml::Table>(&format!("it = {allocation:?}")).unwrap();
     let allocation = table["it"].clone().try_into().unwrap();
-    let conditioning = Conditioning { profile, allocation, weights: Vec::new(), fair_between };
+    let conditioning = Conditioning {
+        profile,
+        allocation,
+        weights: Vec::new(),
+        fair_between: fair_between.into(),
+    };
     let queue = QdiscSpec::PerFlow(Default::default());
     let policy = Policy {
         name: "all".to_owned(),
@@ -33,7 +38,7 @@ fn policies(fair_between: FairBetween, allocation: &str) -> PolicySet {
 
 /// What each source host gets of 8 Mbit/s within a second, in packets of 1,000 bytes: 10.0.0.1 has
 /// three flows to as many hosts, 10.0.0.2 has one.
-fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
+fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [None; 2],
         overhead: Overhead::default(),
@@ -79,14 +84,33 @@ fn shares(fair_between: FairBetween, allocation: &str) -> BTreeMap<u8, u32> {
 fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     for allocation in ["drr", "logical-partitions"] {
         let near = |host: u32, expected: u32| host.abs_diff(expected) <= 20;
-        let flows = shares(FairBetween::Flow, allocation);
+        let flows = shares(Sharers::Flow, allocation);
         assert!(near(flows[&1], 750) && near(flows[&2], 250), "{allocation}: {flows:?}");
-        let hosts = shares(FairBetween::SourceHost, allocation);
+        let hosts = shares(Sharers::SourceHost, allocation);
         assert!(near(hosts[&1], 500) && near(hosts[&2], 500), "{allocation}: {hosts:?}");
         // Of three receivers one has both senders, of one each.
-        let to = shares(FairBetween::DestinationHost, allocation);
+        let to = shares(Sharers::DestinationHost, allocation);
         assert!(near(to[&1], 833) && near(to[&2], 167), "{allocation}: {to:?}");
-        let pairs = shares(FairBetween::Hosts, allocation);
+        let pairs = shares(Sharers::Hosts, allocation);
         assert!(near(pairs[&1], 750) && near(pairs[&2], 250), "{allocation}: {pairs:?}");
     }
+}
+
+/// Kills: a prefix that is not used; a prefix of the other end; a prefix of 64 bits where 56 are written.
+#[test]
+fn addresses_with_the_same_prefix_are_one_host() {
+    let packet = |subnet: u8, host: u8| {
+        let mut address = [0x20, 1, 0xd, 0xb8, 0, 0, 7, subnet, 0, 0, 0, 0, 0, 0, 0, host];
+        let dst = Endpoint::v6(address, 1);
+        address[0] = host;
+        let key = FlowKey { src: Endpoint::v6(address, 1), dst, protocol: Protocol::UDP };
+        Packet { key, network: Network::Ipv6, ..Packet::default() }
+    };
+    let between = |ipv6| FairBetween { by: Sharers::DestinationHost, ipv6 };
+    let same =
+        |ipv6, one: Packet, other: Packet| between(ipv6).key(&one) == between(ipv6).key(&other);
+    let [one, beside, other] = [packet(1, 1), packet(1, 2), packet(2, 1)];
+    assert!(same(56, one, beside) && same(56, one, other));
+    assert!(same(64, one, beside) && !same(64, one, other));
+    assert!(!same(128, one, beside) && !same(128, one, other));
 }

@@ -10,7 +10,7 @@ use tidegate_core::packet::{
     Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
 };
 use tidegate_core::policy::{
-    Action, Conditioning, FairBetween, Filter, Mode, Policy, PolicySet, Profile, Range,
+    Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::report::FlowReport;
@@ -211,7 +211,7 @@ fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
         profile,
         allocation: tidegate_core::allocation::AllocationSpec::Drr(Default::default()),
         weights: Vec::new(),
-        fair_between: FairBetween::SourceHost,
+        fair_between: Sharers::SourceHost.into(),
     };
     let queue = QdiscSpec::PerFlow(Default::default());
     let action = Action::Shape { conditioning, queue, signal: None };

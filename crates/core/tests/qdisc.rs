@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tidegate_core::packet::{Ecn, Handover, Member};
+use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Handover, Member, TcpFlags, TcpSegment};
 use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -25,6 +25,7 @@ const HASTY: &[&str] = &[
     "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\" }",
     "{ kind = \"codel\", limit = \"8 kB\", target = \"1 ms\", interval = \"5 ms\", packet = \"100 B\", ecn = false }",
     "{ kind = \"fq-codel\", limit = \"8 kB\", packets = 30, quantum = \"256 B\", target = \"1 ms\", interval = \"5 ms\", ecn = false }",
+    "{ kind = \"hosts\", limit = \"8 kB\", packets = 30, quantum = \"256 B\", target = \"1 ms\", interval = \"5 ms\", ecn = false }",
     "{ kind = \"sparing\", limit = \"8 kB\", threshold = \"2 kB\" }",
     "{ kind = \"trunk-fifo\", limit = \"8 kB\", threshold = 3 }",
 ];
@@ -174,10 +175,17 @@ impl Run {
     }
 }
 
-/// A packet that carries its number, in what no discipline reads or changes.
+/// A packet that carries its number, in what no discipline reads or changes. The shortest ones are ACKs, and three
+/// senders have the members.
 fn packet(member: u32, len: u32, number: u32) -> Packet {
     let vlan = u16::try_from(number).unwrap();
-    Packet { member: Member(member), len, cost: len, vlan, ..Packet::default() }
+    let key = FlowKey {
+        src: Endpoint::v4([10, 0, 0, u8::try_from(member % 3).unwrap()], 1),
+        ..FlowKey::default()
+    };
+    let ack = TcpSegment { ack: number, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
+    let tcp = (len == 60).then_some(ack);
+    Packet { member: Member(member), len, cost: len, vlan, key, tcp, ..Packet::default() }
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Generation};
 use tidegate_core::policy::{
-    Action, Class, ClassSet, Conditioning, FairBetween, Filter, Policy, PolicySet, Profile,
+    Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Profile, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
@@ -81,7 +81,7 @@ impl Shape {
     fn policies(self, scheme: &str, discipline: &str) -> Vec<Policy> {
         let burst = Bytes(BURST.0 + self.burst);
         let fair_between =
-            if self.shared { FairBetween::DestinationHost } else { FairBetween::Flow };
+            if self.shared { Sharers::DestinationHost.into() } else { Sharers::Flow.into() };
         let conditioning = Conditioning {
             profile: Profile::new(MEAN, None, burst, Bytes(FRAME)).unwrap(),
             allocation: allocation(scheme),

@@ -39,8 +39,19 @@ pub(crate) fn arrive(
         let blocks = segment::sack(&memory.bytes(packet, len), &pool[packet]);
         pool.set_sack(packet, blocks);
     }
+    if pool.keeps_stations() {
+        pool.set_station(packet, source_address(&memory.bytes(packet, len)));
+    }
     counters.received += 1;
     counters.received_bytes += u64::from(len);
+}
+
+/// The link-layer source address of `frame`; zero if the frame is too short to have one.
+fn source_address(frame: &[u8]) -> u64 {
+    /// After the destination address (IEEE 802.3, 3.2.4).
+    const AT: usize = 6;
+    let Some(&[a, b, c, d, e, f]) = frame.get(AT..).and_then(<[u8]>::first_chunk) else { return 0 };
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 /// Frames of `size` bytes of payload each that a super-packet stands for.
@@ -106,6 +117,16 @@ mod tests {
             pool.keep_sack();
         }
         pool.release(packet);
+    }
+
+    /// Kills: the destination address; an address in another order of bytes; the address of a shorter frame that was
+    /// in the buffer before.
+    #[test]
+    fn the_link_layer_source_is_read_for_a_pool_that_keeps_it() {
+        let mut frame = [0; 60];
+        frame[..12].copy_from_slice(&[9, 9, 9, 9, 9, 9, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(source_address(&frame), 0x0102_0304_0506);
+        assert_eq!(source_address(&frame[..11]), 0);
     }
 
     /// Kills: a checksum of the pseudo header taken for what the other end of a path sees; a finished one not taken.

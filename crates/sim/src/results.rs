@@ -203,7 +203,7 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
     let text = |of: fn(&Way) -> String| ways().map(|(way, _)| of(&way)).collect::<Vec<_>>();
     let offered = |it: &Lane| it.counted()[0];
     let delivered = |it: &Lane| it.counted()[1];
-    let dropped = |it: &Lane| it.tally().drops.total() - it.tally_before().drops.total();
+    let dropped = |it: &Lane| it.tally().drops.losses() - it.tally_before().drops.losses();
     let marked = |it: &Lane| it.tally().marks.total() - it.tally_before().marks.total();
     let used = |(lane, (_, config)): (&Lane, (Way, &LinkConfig))| match config.rate {
         Some(rate) => bps(delivered(lane).bytes, span) / real(rate.bps()),

@@ -13,7 +13,7 @@ use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, FairBetween, Filter, FlowWeight, Mode, Policy,
-    PolicySet, Profile, Range,
+    PolicySet, Profile, Range, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
@@ -202,15 +202,15 @@ fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
 #[test]
 fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_others_flow_by_flow() {
     let twice = FlowWeight { filter: to_ports(2, 2), weight: 2 };
-    let others = policy(to_ports(3, 3), shape(20_000, vec![], FairBetween::Flow));
+    let others = policy(to_ports(3, 3), shape(20_000, vec![], Sharers::Flow.into()));
     for (first, floods, parts) in [
         (
-            shape(3_000, vec![twice], FairBetween::Flow),
+            shape(3_000, vec![twice], Sharers::Flow.into()),
             vec![("a", 1, 1), ("a", 2, 1), ("b", 3, 3)],
             [1.0, 2.0],
         ),
         (
-            shape(3_000, vec![], FairBetween::SourceHost),
+            shape(3_000, vec![], Sharers::SourceHost.into()),
             vec![("a", 1, 3), ("b", 1, 1), ("b", 3, 3)],
             [1.5, 1.5],
         ),
@@ -231,7 +231,7 @@ fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_othe
 /// Kills: lines of the tunnel queue for members of policies, or for policies.
 #[test]
 fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow() {
-    let more = |port| policy(to_ports(port, port), shape(20_000, vec![], FairBetween::Flow));
+    let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
     let floods = vec![("a", 1, 1), ("b", 2, 3)];
     let it = outcome(&Case { policies: vec![more(1), more(2)], classes: vec![], floods });
     println!("{it:.3?}");
@@ -281,7 +281,7 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
 #[test]
 fn classes_of_one_trunk_have_what_its_tunnel_queue_lets_go_to_each_and_the_link_is_full() {
     let pass = |port, class| of(class, policy(to_ports(port, port), Action::Pass));
-    let held = policy(to_ports(2, 2), shape(900, vec![], FairBetween::Flow));
+    let held = policy(to_ports(2, 2), shape(900, vec![], Sharers::Flow.into()));
     let equal = 10.0 * USERS / 2.0;
     for (classes, second, parts) in [
         (vec![class("x", 6, 0), class("y", 2, 0)], pass(2, "y"), [equal, equal]),

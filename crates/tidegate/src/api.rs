@@ -47,6 +47,9 @@ pub struct Status {
     pub held: u32,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
+    /// ACKs dropped because the next one of their flow says all of it and more: reason "redundant-ack". Not losses.
+    #[serde(default)]
+    pub redundant_acks: u64,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
     pub marks: BTreeMap<String, u64>,
     /// Flows in the table.

@@ -16,7 +16,7 @@ use tidegate_core::gateway::{Headers, Overhead};
 use tidegate_core::packet::NO_VLAN;
 use tidegate_core::policy::parse::show_addresses;
 use tidegate_core::policy::{
-    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio,
+    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
@@ -348,13 +348,17 @@ pub fn action(action: &Action) -> String {
 fn shared(it: &Conditioning, fields: &mut Fields) {
     fields.insert("profile", it.profile.to_string());
     fields.insert("allocation", allocation(&it.allocation));
-    let between = match it.fair_between {
-        FairBetween::Flow => None,
-        FairBetween::SourceHost => Some("source-host"),
-        FairBetween::DestinationHost => Some("destination-host"),
-        FairBetween::Hosts => Some("hosts"),
+    let FairBetween { by, ipv6 } = it.fair_between;
+    let between = match by {
+        Sharers::Flow => None,
+        Sharers::SourceHost => Some("source-host"),
+        Sharers::DestinationHost => Some("destination-host"),
+        Sharers::Hosts => Some("hosts"),
     };
-    fields.extend(between.map(|between| ("fair_between", between.to_owned())));
+    fields.extend(between.map(|between| match ipv6 {
+        FairBetween::WHOLE_ADDRESS => ("fair_between", between.to_owned()),
+        length => ("fair_between", format!("{between}, IPv6 /{length}")),
+    }));
     if !it.weights.is_empty() {
         let weight = |it: &tidegate_core::policy::FlowWeight| {
             let filter = filter(&it.filter);

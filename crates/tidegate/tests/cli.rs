@@ -120,7 +120,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(tidegate(&["check", &file]).status.code(), Some(0));
     let written = fs::read_to_string(&file).unwrap();
-    assert!(written.contains("\nqueue = \"fq-codel\"\n"), "{written}");
+    assert!(written.contains("\nqueue = \"hosts\"\n"), "{written}");
     // The policy in the comments is right as well.
     let policy = written.split_once("# [[policy]]").unwrap().1;
     let policy = format!("[[policy]]{}", policy.replace("\n# ", "\n"));

@@ -7,8 +7,8 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::policy::{
-    Action, Conditioning, Exceed, FairBetween, Filter, FlowWeight, Policy, PolicySet, Profile,
-    ProfileError,
+    Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
+    Sharers,
 };
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::{Bytes, Packet, Rate};
@@ -147,7 +147,12 @@ fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Optio
     Some(GatewayConfig {
         rate,
         overhead: link_overhead(raw),
-        queue: markings::queue((raw.queue.as_ref(), raw.marking.as_ref()), controlled, found),
+        queue: markings::queue(
+            (raw.queue.as_ref(), raw.marking.as_ref()),
+            controlled,
+            markings::Place::Link,
+            found,
+        ),
         packets: packets?,
         flows: flows?,
         shaping_interval: raw.shaping_interval.as_ref().map_or(Duration::ZERO, |it| it.get_ref().0),
@@ -327,7 +332,8 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
         raw::Action::Pass => return Some(Action::Pass),
         raw::Action::Shape => {
             let written = (raw.queue.as_ref(), raw.marking.as_ref());
-            let queue = markings::queue(written, policy_is_controlled(raw), found);
+            let queue =
+                markings::queue(written, policy_is_controlled(raw), markings::Place::Policy, found);
             markings::has_no_trunk(raw, found);
             let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
@@ -344,7 +350,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
 /// Complains where senders are told by their ACKs, each for itself, and hosts are to share.
 fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     let signal = raw.signal.as_ref().filter(|it| it.get_ref().0.is_some());
-    let between = raw.fair_between.as_ref().filter(|it| *it.get_ref() != FairBetween::Flow);
+    let between = raw.fair_between.as_ref().filter(|it| it.get_ref().0.by != Sharers::Flow);
     if let (Some(signal), Some(between)) = (signal, between) {
         let message = "with this signal a profile is shared between flows";
         let help = "leave out `signal`, or give each host a policy of its own, in a class or without: policies share what there is equally";
@@ -426,7 +432,7 @@ fn conditioning(
     }
     let usual = || AllocationSpec::LogicalPartitions(Default::default());
     let allocation = raw.allocation.as_ref().map_or_else(usual, |it| it.get_ref().clone());
-    let fair_between = raw.fair_between.as_ref().map(|it| *it.get_ref()).unwrap_or_default();
+    let fair_between = raw.fair_between.as_ref().map(|it| it.get_ref().0).unwrap_or_default();
     let weights = good.then_some(weights)?;
     Some(Conditioning { profile: profile?, allocation, weights, fair_between })
 }

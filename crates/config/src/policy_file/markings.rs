@@ -11,6 +11,15 @@ use crate::diagnostic::{Diagnostic, Findings};
 /// A queue and a marking as they are written.
 pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
 
+/// Where a queue is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Place {
+    /// At the link or a class: all traffic of the hosts meets here.
+    Link,
+    /// At a policy, whose allocation selects the flow.
+    Policy,
+}
+
 /// The queue in the file with the marking in the file, or the default queue.
 ///
 /// The usual default bounds the delay by early drops and marks. An ACK control, a trunk (`controlled`) or
@@ -18,11 +27,13 @@ pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanne
 pub(super) fn queue(
     (queue, marking): Written<'_>,
     controlled: bool,
+    place: Place,
     found: &mut Findings,
 ) -> QdiscSpec {
     let plain = match queue {
         Some(queue) => queue.get_ref().clone(),
         None if controlled || marking.is_some() => QdiscSpec::PerFlow(Default::default()),
+        None if place == Place::Link => QdiscSpec::Hosts(Default::default()),
         None => QdiscSpec::FqCodel(Default::default()),
     };
     if let (Some(marking), Some(queue)) = (marking, queue)
@@ -44,7 +55,7 @@ pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findi
         (None, Some(marking)) if link.can_be_marked() => {
             with_marking(link.unmarked().clone(), Some(marking.get_ref().clone()))
         }
-        written => queue(written, false, found),
+        written => queue(written, false, Place::Link, found),
     }
 }
 

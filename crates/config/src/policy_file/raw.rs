@@ -9,7 +9,7 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{FairBetween, Mode};
+use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
@@ -17,6 +17,7 @@ use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::between::Between;
 use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
@@ -113,7 +114,7 @@ tables! {
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
         /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
-        /// if there are trunks. Default: "fq-codel".
+        /// if there are trunks. Default: "hosts".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
         /// The queue is then "per-flow" or "drop-tail". Default: none.
@@ -301,8 +302,8 @@ tables! {
         /// Weights of flows, first match first. Default: all 1.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
         /// Between whom the profile is shared: flows, hosts that send ("source-host") or receive
-        /// ("destination-host"), or pairs of them ("hosts"). Default: "flow".
-        "fair_between" => fair_between: Option<Spanned<FairBetween>>,
+        /// ("destination-host"), or pairs of them ("hosts"); or { by, ipv6 }. Default: "flow".
+        "fair_between" => fair_between: Option<Spanned<Between>>,
         /// The class of the link its packets are of. Default: "default".
         "class" => class: Option<Spanned<String>>,
         /// The trunk that its packets from the LAN go through; not together with `class`. Default: none.
@@ -526,16 +527,6 @@ impl Choice for Probing {
     const WHAT: &str = "a way of probing";
     const CHOICES: &[(&str, Self)] =
         &[("management", Self::Management), ("epochs", Self::Epochs), ("vegas", Self::Vegas)];
-}
-
-impl Choice for FairBetween {
-    const WHAT: &str = "what a profile is shared between";
-    const CHOICES: &[(&str, Self)] = &[
-        ("flow", Self::Flow),
-        ("source-host", Self::SourceHost),
-        ("destination-host", Self::DestinationHost),
-        ("hosts", Self::Hosts),
-    ];
 }
 
 impl Choice for Direction {

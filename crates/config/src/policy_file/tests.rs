@@ -104,7 +104,7 @@ fn defaults_are_those_the_schema_states() {
         panic!("shape")
     };
     assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "fq-codel"));
-    assert_eq!(gateway.queue, *queue);
+    assert_eq!(gateway.queue.name(), "hosts");
     assert_eq!(conditioning.profile.burst(), Bytes(100_000)); // 8 Mbit/s for 100 ms
     assert_eq!(conditioning.profile.mean(), Rate::from_mbps(8));
 }
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// Kills: "fq-codel" beside an ACK control or a trunk; "per-flow" beside `signal = "none"`; a default in
+/// Kills: "hosts" at a policy, whose allocation selects the flow; "fq-codel" or "hosts" beside an ACK control or a trunk; "per-flow" beside `signal = "none"`; a default in
 /// place of the queue in the file.
 #[test]
 fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
@@ -302,8 +302,8 @@ fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
         let of_class = &config.classes.classes()[0].queue;
         [&config.gateway.queue, of_class, queue].map(QdiscSpec::name)
     };
-    assert_eq!(queues("", "", ""), ["fq-codel"; 3]);
-    assert_eq!(queues("", "signal = \"none\"", ""), ["fq-codel"; 3]);
+    assert_eq!(queues("", "", ""), ["hosts", "hosts", "fq-codel"]);
+    assert_eq!(queues("", "signal = \"none\"", ""), ["hosts", "hosts", "fq-codel"]);
     assert_eq!(queues("", "signal = \"postack\"", ""), ["per-flow"; 3]);
     assert_eq!(queues("", "trunk = \"site\"", TRUNK), ["per-flow"; 3]);
     assert_eq!(queues("", "", TRUNK), ["per-flow", "per-flow", "fq-codel"]);

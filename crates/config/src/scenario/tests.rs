@@ -3,6 +3,7 @@
 mod aggregates;
 mod signals;
 mod trunks;
+mod uploads;
 
 use std::fs;
 use std::path::Path;

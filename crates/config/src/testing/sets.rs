@@ -161,7 +161,10 @@ fn policy() -> impl Strategy<Value = Table> {
     let of_profile = table(vec![
         maybe("allocation", allocation()),
         maybe("weights", weights()),
-        maybe("fair_between", written(&["\"flow\"", "\"hosts\"", "\"source-host\""])),
+        maybe(
+            "fair_between",
+            written(&["\"flow\"", "\"hosts\"", "\"source-host\"", "{ by = \"hosts\", ipv6 = 56 }"]),
+        ),
     ]);
     let of_shape = table(vec![
         maybe("queue", queue()),
@@ -259,6 +262,7 @@ fn queue() -> impl Strategy<Value = Value> {
         "\"codel\"",
         "{ kind = \"fq-codel\", target = \"7000000 ns\" }",
         "{ kind = \"red\", min = \"20000 B\", max = \"60000 B\", max_p = \"2.5 %\" }",
+        "{ kind = \"hosts\", quantum = \"600 B\", thin_acks = false }",
         "{ kind = \"drop-tail\", limit = \"90000 B\" }",
     ])
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, Ring, make_room};
+use crate::packet::{First, Member, Turns, make_room};
 use crate::{Bytes, Time};
 
 /// No parameters.
@@ -21,64 +21,51 @@ impl Config {
     }
 }
 
-/// Who waits, and how much each may still send in its turn.
-#[derive(Default)]
+/// The members that wait, and the weights of all members.
 struct Drr {
-    turns: Ring,
-    credits: Vec<Credit>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Credit {
-    weight: u32,
-    /// Bytes left of the turn; negative if the last packet was longer than that.
-    bytes: i64,
+    turns: Turns,
+    waiting: First,
+    weights: Vec<u32>,
 }
 
 /// Bytes a member of weight 1 may send in a turn: a full-size Ethernet frame.
 const QUANTUM: i64 = 1_514;
 
-impl Credit {
-    fn quantum(self) -> i64 {
-        QUANTUM * i64::from(self.weight)
+fn quantum(weights: &[u32], member: Member) -> i64 {
+    QUANTUM * i64::from(weights[member.index()])
+}
+
+impl Default for Drr {
+    fn default() -> Self {
+        Self { turns: Turns::default(), waiting: First::NOBODY, weights: Vec::new() }
     }
 }
 
 impl Order for Drr {
     fn join(&mut self, member: Member, share: Share) {
-        make_room(&mut self.credits, member.index(), Credit::default());
-        self.credits[member.index()].weight = share.weight.max(1);
+        make_room(&mut self.weights, member.index(), 0);
+        self.weights[member.index()] = share.weight.max(1);
     }
 
     fn wait(&mut self, member: Member) {
-        if self.turns.push(member) {
-            let credit = &mut self.credits[member.index()];
-            credit.bytes = credit.quantum();
-        }
+        self.turns.join(&mut self.waiting, member, quantum(&self.weights, member));
     }
 
     fn first(&mut self) -> Option<Member> {
-        loop {
-            let member = self.turns.first()?;
-            let credit = &mut self.credits[member.index()];
-            if credit.bytes > 0 {
-                return Some(member);
-            }
-            credit.bytes += credit.quantum();
-            self.turns.rotate();
-        }
+        let weights = &self.weights;
+        self.turns.next(&mut self.waiting, |member| quantum(weights, member))
     }
 
     fn served(&mut self, member: Member, len: Bytes) {
-        self.credits[member.index()].bytes -= len.0.cast_signed();
+        self.turns.charge(member, len.0.cast_signed());
     }
 
     fn done(&mut self, member: Member) {
-        self.turns.remove(member);
+        self.turns.leave(&mut self.waiting, member);
     }
 
     fn leave(&mut self, member: Member) {
-        self.turns.remove(member);
+        self.turns.leave(&mut self.waiting, member);
     }
 }
 

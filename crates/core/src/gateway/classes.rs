@@ -65,6 +65,8 @@ struct Line {
     rate: Rate,
     /// Packets that came.
     arrived: u64,
+    /// ACKs that its queue dropped as redundant.
+    thinned: u64,
     /// Bits per second that its children are promised.
     promised: u64,
     /// Its place in the order of the file.
@@ -82,6 +84,7 @@ impl Line {
             queue: None,
             rate,
             arrived: 0,
+            thinned: 0,
             promised: 0,
             rank: u32::MAX,
             ratios: None,
@@ -93,7 +96,10 @@ impl Line {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        self.queue.as_mut()?.dequeue(cx)
+        let before = cx.tally.drops.of(Reason::RedundantAck);
+        let packet = self.queue.as_mut()?.dequeue(cx);
+        self.thinned += cx.tally.drops.of(Reason::RedundantAck) - before;
+        packet
     }
 }
 
@@ -544,7 +550,8 @@ impl Classes {
     fn inside(&self, id: ClassId) -> Inside {
         let line = &self.lines[id.index()];
         let waiting = line.backlog();
-        let gone = self.scheduler.counts(id).packets + u64::from(waiting.packets);
+        let sent = self.scheduler.counts(id).packets + line.thinned;
+        let gone = sent + u64::from(waiting.packets);
         let drops = if self.scheduler.is_leaf(id) { line.arrived.saturating_sub(gone) } else { 0 };
         Inside { waiting, drops }
     }

@@ -38,6 +38,7 @@ impl Gateway {
             let (packet, outer) = (self.pool[id], self.pool.outer(id).copied());
             handle = self.renew(now, direction, (&packet, outer.as_ref()), handle, Fifo::new());
             self.flows[flow].set_handle(direction, handle, dscp);
+            self.note_host(direction, flow, id, handle);
         }
         self.pool[id].member = handle.member;
         (Some(flow), (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate))
@@ -69,6 +70,7 @@ impl Gateway {
                 forget(&mut self.links, &mut self.aggregates, inserted.id, &evicted);
             }
             self.aggregates.part(now, &evicted);
+            self.lan_hosts.leave(self.pool.hosts_mut(), inserted.id);
         }
         Some(inserted.id)
     }
@@ -305,6 +307,7 @@ impl Gateway {
                 forget(&mut self.links, &mut self.aggregates, *id, flow);
             }
             self.aggregates.part(now, flow);
+            self.lan_hosts.leave(self.pool.hosts_mut(), *id);
         }
     }
 }

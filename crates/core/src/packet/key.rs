@@ -114,6 +114,13 @@ impl Endpoint {
     pub const fn number(&self) -> u128 {
         u128::from_be_bytes(self.address)
     }
+
+    /// The address as one number. Of an IPv6 address, only the first `ipv6` bits count; an IPv4 address stays whole.
+    #[must_use]
+    pub fn prefix(&self, ipv6: u8) -> u128 {
+        let rest = u128::MAX.checked_shr(u32::from(ipv6)).unwrap_or(0);
+        if self.is_v4() { self.number() } else { self.number() & !rest }
+    }
 }
 
 /// What an IPv4-mapped address begins with (RFC 4291, section 2.5.5.2).
@@ -166,5 +173,15 @@ mod tests {
         let endpoint = Endpoint::v4([10, 0, 0, 1], 80);
         assert_eq!(endpoint.address(), IpAddr::from([10, 0, 0, 1]));
         assert_eq!(endpoint.number() & 0xffff_ffff, 0x0a00_0001);
+    }
+
+    /// Kills: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that overflows.
+    #[test]
+    fn only_ipv6_addresses_are_cut_to_a_prefix() {
+        let v4 = Endpoint::v4([10, 0, 0, 1], 80);
+        let v6 = Endpoint::v6([0xff; 16], 80);
+        for (length, expected) in [(0, 0), (1, 1 << 127), (56, !0 << 72), (128, u128::MAX)] {
+            assert_eq!((v6.prefix(length), v4.prefix(length)), (expected, v4.number()));
+        }
     }
 }

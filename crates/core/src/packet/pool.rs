@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::{Facts, FlowKey, Outer, Packet, SackBlocks, number, slot};
+use super::{Facts, FlowHosts, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller on the way between them.
@@ -18,6 +18,10 @@ pub struct PacketPool {
     slots: Vec<Slot>,
     /// By slot, as far as any was ever set or is to be kept.
     sack: Vec<SackBlocks>,
+    /// Link-layer source addresses by slot, if they are kept.
+    stations: Vec<u64>,
+    /// The hosts of flows.
+    hosts: FlowHosts,
     /// By slot; empty until the first packet has some.
     outers: Vec<Outer>,
     /// Packets made of others since the driver last looked.
@@ -139,6 +143,8 @@ impl PacketPool {
         Self {
             slots: next.map(Slot::free).collect(),
             sack: Vec::new(),
+            stations: Vec::new(),
+            hosts: FlowHosts::default(),
             outers: Vec::new(),
             copies: Vec::new(),
             makes_copies: false,
@@ -226,6 +232,45 @@ impl PacketPool {
         if !self.outers.is_empty() {
             self.outers.resize(self.slots.len(), Outer::default());
         }
+        if self.keeps_stations() {
+            self.keep_stations();
+        }
+    }
+
+    /// Has drivers read the link-layer source address of every frame that arrives.
+    pub(crate) fn keep_stations(&mut self) {
+        self.stations.resize(self.slots.len(), 0);
+    }
+
+    /// Returns `true` if drivers are to [`set_station`](Self::set_station) for each packet.
+    #[must_use]
+    pub const fn keeps_stations(&self) -> bool {
+        !self.stations.is_empty()
+    }
+
+    /// Link-layer source address of the packet's frame as it arrived; zero if no driver has read it.
+    #[must_use]
+    pub fn station(&self, id: &PacketId) -> u64 {
+        self.stations.get(slot(id.0)).copied().unwrap_or(0)
+    }
+
+    /// Sets the link-layer source address of the packet's frame: 48 bits. Ignored unless these are kept.
+    #[inline]
+    pub fn set_station(&mut self, id: &PacketId, station: u64) {
+        if let Some(place) = self.stations.get_mut(slot(id.0)) {
+            *place = station;
+        }
+    }
+
+    /// Hosts by flow. A flow without a known host has [`Host::UNKNOWN`](super::Host::UNKNOWN).
+    #[must_use]
+    pub const fn hosts(&self) -> &FlowHosts {
+        &self.hosts
+    }
+
+    /// The hosts of flows, to note them.
+    pub const fn hosts_mut(&mut self) -> &mut FlowHosts {
+        &mut self.hosts
     }
 
     /// Has drivers read the SACK blocks of whatever arrives. Nobody pays for what nobody reads: until

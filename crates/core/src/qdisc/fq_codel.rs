@@ -13,7 +13,7 @@ use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc, checked};
-use crate::packet::{FlowFifo, Handover, Member, Rings};
+use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
@@ -57,28 +57,24 @@ checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
-        if self.quantum < LEAST_QUANTUM {
-            return Err("`quantum` must be at least \"256 B\"");
-        }
-        if self.packets == 0 {
-            return Err("`packets` must not be zero: none could wait");
-        }
+        check(self.quantum, self.packets)?;
         codel::check(self.target, self.interval)
     }
 
     pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> FqCodel {
-        let quantum = self.quantum.max(LEAST_QUANTUM);
         let Self { target, interval, ecn, .. } = *self;
         let usual = Standing { target, interval, packet: MTU, ecn };
         FqCodel {
             limit: self.limit,
             packets: self.packets,
-            quantum: i64::try_from(quantum.0).unwrap_or(i64::MAX),
+            quantum: credit(self.quantum),
             usual,
             standing: usual.at(rate),
             lines: Lines::default(),
-            turns: Rings::default(),
-            flows: Vec::new(),
+            turns: Turns::default(),
+            new: First::NOBODY,
+            old: First::NOBODY,
+            laws: Vec::new(),
         }
     }
 }
@@ -92,27 +88,47 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: Lines,
-    /// Flows whose turn comes: those that are new, and the others.
-    turns: Rings<2>,
+    turns: Turns,
+    /// Flows that are new, and the others.
+    new: First,
+    old: First,
     /// By member.
-    flows: Vec<Flow>,
+    laws: Vec<Law>,
 }
 
-const NEW: usize = 0;
-const OLD: usize = 1;
+/// What is wrong with a quantum and a limit of packets.
+pub(super) fn check(quantum: Bytes, packets: u32) -> Result<(), &'static str> {
+    if quantum < LEAST_QUANTUM {
+        return Err("`quantum` must be at least \"256 B\"");
+    }
+    if packets == 0 {
+        return Err("`packets` must not be zero: none could wait");
+    }
+    Ok(())
+}
+
+/// A quantum as credit.
+pub(super) fn credit(quantum: Bytes) -> i64 {
+    i64::try_from(quantum.max(LEAST_QUANTUM).0).unwrap_or(i64::MAX)
+}
+
+/// Drops half of `line` from its front, but not too much at once. `bytes` returns the backlog of the line.
+pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
+    let half = Bytes(bytes(line).0 / 2);
+    for _ in 0..BATCH {
+        let Some(packet) = line.take(cx) else { break };
+        cx.drop(packet, Reason::QueueFull);
+        if bytes(line) <= half {
+            break;
+        }
+    }
+}
 
 /// The packets that wait, by flow, and who has most.
 #[derive(Default)]
 struct Lines {
     all: FlowFifo,
     longest: Longest,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Flow {
-    law: Law,
-    /// Bytes it may still send in its turn, as charged; negative: it sent more.
-    credit: i64,
 }
 
 /// The packets of one flow.
@@ -145,43 +161,53 @@ impl FqCodel {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest.member() else { return };
             let mut line = OfFlow { lines: &mut self.lines, member };
-            let half = Bytes(line.bytes().0 / 2);
-            for _ in 0..BATCH {
-                let Some(packet) = line.take(cx) else { break };
-                cx.drop(packet, Reason::QueueFull);
-                if line.bytes() <= half {
-                    break;
-                }
-            }
+            drop_half(cx, &mut line, OfFlow::bytes);
         }
     }
 
     /// Takes note that packets of `member` have come, whose turns begin if it had none.
     fn has_come(&mut self, member: Member) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
-        if member.index() >= self.flows.len() {
-            self.flows.resize(member.index() + 1, Flow::default());
-        }
-        if self.turns.push_to(NEW, member) {
-            self.flows[member.index()].credit = self.quantum;
-        }
+        make_room(&mut self.laws, member.index(), Law::default());
+        self.turns.join(&mut self.new, member, self.quantum);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
-        let flow = self.flows.get_mut(member.index())?;
+        let law = self.laws.get_mut(member.index())?;
         let mut line = OfFlow { lines: &mut self.lines, member };
-        flow.law.dequeue(&self.standing, cx, &mut line, leaves)
+        law.dequeue(&self.standing, cx, &mut line, leaves)
     }
 
-    /// Whose turn it is, and whether it is new.
-    fn turn(&self) -> Option<(Member, usize)> {
-        let of = |ring| self.turns.first_of(ring).map(|member| (member, ring));
-        of(NEW).or_else(|| of(OLD))
+    /// The next packet of a new flow, if there is any.
+    fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        while let Some(member) = self.new.member() {
+            if self.turns.credit(member) <= 0 {
+                self.turns.charge(member, -self.quantum);
+                self.turns.relocate(&mut self.new, &mut self.old, member);
+            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
+                self.turns.charge(member, i64::from(cx.pool[&packet].cost));
+                return Some(packet);
+            } else if self.old.member().is_some() {
+                // Else a flow could come back as new at once, and starve the others.
+                self.turns.relocate(&mut self.new, &mut self.old, member);
+            } else {
+                self.turns.leave(&mut self.new, member);
+            }
+        }
+        None
     }
 
-    fn grow_old(&mut self, member: Member, ring: usize) {
-        self.turns.remove_from(ring, member);
-        self.turns.push_to(OLD, member);
+    /// The next packet of any other flow.
+    fn of_old(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let quantum = self.quantum;
+        while let Some(member) = self.turns.next(&mut self.old, |_| quantum) {
+            if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
+                self.turns.charge(member, i64::from(cx.pool[&packet].cost));
+                return Some(packet);
+            }
+            self.turns.leave(&mut self.old, member);
+        }
+        None
     }
 }
 
@@ -196,22 +222,7 @@ impl Qdisc for FqCodel {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        loop {
-            let (member, ring) = self.turn()?;
-            let credit = &mut self.flows[member.index()].credit;
-            if *credit <= 0 {
-                *credit += self.quantum;
-                self.grow_old(member, ring);
-            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                self.flows[member.index()].credit -= i64::from(cx.pool[&packet].cost);
-                return Some(packet);
-            } else if ring == NEW && self.turns.first_of(OLD).is_some() {
-                // Else a flow could come back as new at once, and starve the others.
-                self.grow_old(member, ring);
-            } else {
-                self.turns.remove_from(ring, member);
-            }
-        }
+        self.of_new(cx).or_else(|| self.of_old(cx))
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
@@ -246,7 +257,7 @@ impl Qdisc for FqCodel {
 }
 
 /// A full Ethernet frame. Source: Linux, `net/sched/sch_fq_codel.c`, `psched_mtu`.
-const MTU: Bytes = Bytes(1_514);
+pub(super) const MTU: Bytes = Bytes(1_514);
 
 /// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
 const LEAST_QUANTUM: Bytes = Bytes(256);

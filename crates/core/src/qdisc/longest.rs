@@ -6,14 +6,24 @@ use crate::packet::{Member, make_room};
 /// Members in lists by the power of two their backlog reaches.
 ///
 /// Finding a longest one and changing a backlog take the same time for any number of members.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Longest {
-    /// First member of each list: list `k` holds backlogs from `2^(k-1)` to `2^k - 1` bytes.
+    heads: Heads,
+    places: Places,
+}
+
+/// The lists of one group of members: list `k` holds backlogs from `2^(k-1)` to `2^k - 1` bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Heads {
+    /// First member of each list.
     first: [u32; CLASSES],
     /// Bit `k` says whether list `k` has members.
     used: u64,
-    nodes: Vec<Node>,
 }
+
+/// The places of members in the lists of groups; a member is in one group at most.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<Node>);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -23,61 +33,78 @@ struct Node {
 }
 
 const NIL: u32 = u32::MAX;
-const CLASSES: usize = 64;
-const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
 
-impl Default for Longest {
-    fn default() -> Self {
-        Self { first: [NIL; CLASSES], used: 0, nodes: Vec::new() }
-    }
-}
+/// The last list holds all backlogs from 8 GiB on.
+const CLASSES: usize = 35;
+const LAST: u32 = 34;
+const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
 
 impl Longest {
     /// `member` now has `backlog` waiting.
     pub(super) fn set(&mut self, member: Member, backlog: Bytes) {
-        let class = (u64::BITS - backlog.0.leading_zeros()).min(63);
-        make_room(&mut self.nodes, member.index(), OUTSIDE);
-        if self.nodes[member.index()].class != class {
-            self.remove(member);
-            self.insert(member, class);
-        }
+        self.places.set(&mut self.heads, member, backlog);
     }
 
     /// A member with a longest backlog; `None` if nobody has any.
     pub(super) fn member(&self) -> Option<Member> {
+        self.heads.member()
+    }
+}
+
+impl Default for Heads {
+    fn default() -> Self {
+        Self { first: [NIL; CLASSES], used: 0 }
+    }
+}
+
+impl Heads {
+    /// A member of the group with a longest backlog; `None` if no member has any.
+    pub(super) fn member(&self) -> Option<Member> {
         let class = self.used.checked_ilog2()?;
         Some(Member(self.first[index(class)]))
     }
+}
 
-    fn insert(&mut self, member: Member, class: u32) {
-        if class == 0 {
-            return;
+impl Places {
+    /// `member` of the group `heads` now has `backlog` waiting. A member without backlog may change its group.
+    pub(super) fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
+        let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
+        make_room(&mut self.0, member.index(), OUTSIDE);
+        if self.0[member.index()].class != class {
+            self.remove(heads, member);
+            self.insert(heads, member, class);
         }
-        let next = std::mem::replace(&mut self.first[index(class)], member.0);
-        if next != NIL {
-            self.nodes[Member(next).index()].previous = member.0;
-        }
-        self.nodes[member.index()] = Node { class, next, previous: NIL };
-        self.used |= 1 << class;
     }
 
-    fn remove(&mut self, member: Member) {
-        let Node { class, next, previous } = self.nodes[member.index()];
+    fn insert(&mut self, heads: &mut Heads, member: Member, class: u32) {
+        if class == 0 {
+            return;
+        }
+        let next = std::mem::replace(&mut heads.first[index(class)], member.0);
+        if next != NIL {
+            self.0[Member(next).index()].previous = member.0;
+        }
+        self.0[member.index()] = Node { class, next, previous: NIL };
+        heads.used |= 1 << class;
+    }
+
+    fn remove(&mut self, heads: &mut Heads, member: Member) {
+        let Node { class, next, previous } = self.0[member.index()];
         if class == 0 {
             return;
         }
         if next != NIL {
-            self.nodes[Member(next).index()].previous = previous;
+            self.0[Member(next).index()].previous = previous;
         }
         if previous != NIL {
-            self.nodes[Member(previous).index()].next = next;
+            self.0[Member(previous).index()].next = next;
         } else {
-            self.first[index(class)] = next;
+            heads.first[index(class)] = next;
             if next == NIL {
-                self.used &= !(1 << class);
+                heads.used &= !(1 << class);
             }
         }
-        self.nodes[member.index()] = OUTSIDE;
+        self.0[member.index()] = OUTSIDE;
     }
 }
 

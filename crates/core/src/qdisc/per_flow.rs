@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Handover, Member, Ring, make_room};
+use crate::packet::{First, FlowFifo, Handover, Member, Turns};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
@@ -46,8 +46,8 @@ impl Config {
             flow_limit: self.flow_limit.unwrap_or_else(|| usual_flow_limit(rate)),
             by_rate: self.flow_limit.is_none(),
             lines: FlowFifo::default(),
-            turns: Ring::default(),
-            credit: Vec::new(),
+            turns: Turns::default(),
+            waiting: First::NOBODY,
             longest: Longest::default(),
         }
     }
@@ -73,9 +73,8 @@ pub(super) struct PerFlow {
     by_rate: bool,
     lines: FlowFifo,
     /// Lines with packets waiting, in the order of their turns.
-    turns: Ring,
-    /// Bytes each line may still send in its turn, as charged; negative: it sent more.
-    credit: Vec<i64>,
+    turns: Turns,
+    waiting: First,
     longest: Longest,
 }
 
@@ -91,10 +90,7 @@ impl PerFlow {
 
     /// Lets a line have its turns, if it has none yet.
     fn take_turns(&mut self, line: Member) {
-        if self.turns.push(line) {
-            make_room(&mut self.credit, line.index(), 0);
-            self.credit[line.index()] = QUANTUM;
-        }
+        self.turns.join(&mut self.waiting, line, QUANTUM);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
@@ -102,7 +98,7 @@ impl PerFlow {
         let packet = self.lines.pop_flow(cx.pool, member)?;
         self.longest.set(line, self.lines.bytes_of(member));
         if self.lines.line(member).is_none() {
-            self.turns.remove(line);
+            self.turns.leave(&mut self.waiting, line);
         }
         Some(packet)
     }
@@ -123,17 +119,11 @@ impl Qdisc for PerFlow {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        loop {
-            let line = self.turns.first()?;
-            let credit = &mut self.credit[line.index()];
-            if *credit > 0 {
-                let member = self.lines.member_in(cx.pool, line);
-                *credit -= i64::from(self.lines.peek_flow(cx.pool, member)?.cost);
-                return self.take(cx, member);
-            }
-            *credit += QUANTUM;
-            self.turns.rotate();
-        }
+        let line = self.turns.next(&mut self.waiting, |_| QUANTUM)?;
+        let member = self.lines.member_in(cx.pool, line);
+        let cost = self.lines.peek_flow(cx.pool, member)?.cost;
+        self.turns.charge(line, i64::from(cost));
+        self.take(cx, member)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
@@ -148,7 +138,7 @@ impl Qdisc for PerFlow {
         }
         self.longest.set(old, self.lines.bytes_of(from));
         if self.lines.line(from).is_none() {
-            self.turns.remove(old);
+            self.turns.leave(&mut self.waiting, old);
         }
         if let Some(new) = self.lines.line(to) {
             self.longest.set(new, self.lines.bytes_of(to));

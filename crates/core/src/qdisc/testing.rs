@@ -1,7 +1,7 @@
 //! A discipline on the bench: packets in and out by member and length.
 
 use super::Qdisc;
-use crate::packet::Member;
+use crate::packet::{Direction, FlowId, Host, Member};
 use crate::random::Random;
 use crate::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
@@ -32,6 +32,19 @@ impl<Q: Qdisc> Bench<Q> {
         self.with(|qdisc, cx| qdisc.enqueue(cx, id));
     }
 
+    /// Enqueues a packet of the flow `member` of `host`.
+    pub(super) fn enqueue_of(&mut self, host: u32, member: u32, len: u32) {
+        self.kind.flow = FlowId(member);
+        self.pool.hosts_mut().set_address(FlowId(member), Some(host));
+        self.pool.hosts_mut().set_host(host, Host(host));
+        self.enqueue(member, len);
+    }
+
+    /// The ACKs of the flow `member` depart as they are.
+    pub(super) fn keep_acks(&mut self, member: u32) {
+        self.pool.hosts_mut().keep_acks(FlowId(member), Direction::Down, true);
+    }
+
     pub(super) fn dequeue(&mut self) -> Option<(u32, u32)> {
         let id = self.with(|qdisc, cx| qdisc.dequeue(cx))?;
         Some(self.end(id))
@@ -57,6 +70,14 @@ impl<Q: Qdisc> Bench<Q> {
     fn with<T>(&mut self, call: impl FnOnce(&mut Q, &mut Cx<'_>) -> T) -> T {
         let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         call(&mut self.qdisc, &mut cx)
+    }
+
+    /// The next packet, whole.
+    pub(super) fn dequeue_whole(&mut self) -> Option<Packet> {
+        let id = self.with(|qdisc, cx| qdisc.dequeue(cx))?;
+        let packet = self.pool[&id];
+        self.end(id);
+        Some(packet)
     }
 
     fn end(&mut self, id: PacketId) -> (u32, u32) {

@@ -275,7 +275,7 @@ impl Station {
             offered: it.offered,
             conforming: it.conforming,
             exceeding: it.exceeding,
-            dropped: it.drops.total(),
+            dropped: it.drops.losses(),
             marked: it.marks.total(),
             waited: Duration::from_nanos(it.waited_ns),
             late: it.late,

@@ -182,10 +182,10 @@ wan = "{wan}"                # towards the Internet
 # A little less than the line carries, so that packets wait here, where they are shared fairly,
 # and not in the modem.
 rate = {{ up = "{up}", down = "{down}" }}
-# Where packets wait for the line: a queue for each flow, and packets that wait too long are dropped or
-# marked, so that senders slow down before calls and games notice. This is the default; others:
-# "per-flow", "pie", "drop-tail".
-queue = "fq-codel"
+# Where packets wait for the line. Each computer has its share, whatever its number of connections. Packets that
+# wait too long are dropped or marked, so that senders slow down before calls and games notice. Downloads keep
+# their rate beside uploads. This is the default; others: "fq-codel", "per-flow", "pie", "drop-tail".
+queue = "hosts"
 # What the line adds to each packet: "docsis", "ethernet", "pppoe-ptm", ...
 # overhead = "docsis"
 

@@ -79,6 +79,9 @@ fn show(status: &Status) -> String {
         &format!("{}, {} without room; {held} packets inside", status.flows, status.untracked),
     );
     line("drops", &listed(&status.drops));
+    if status.redundant_acks > 0 {
+        line("thinned", &format!("{} redundant-ack", status.redundant_acks));
+    }
     line("marks", &listed(&status.marks));
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());

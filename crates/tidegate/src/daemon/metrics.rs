@@ -77,6 +77,10 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_longest_occupation_seconds", "gauge", help, one(seconds));
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
+    let thinned = (labels(&[("reason", "redundant-ack")]), float(status.redundant_acks));
+    let help =
+        "ACKs dropped because the next one of their flow says all of it and more: no losses.";
+    page.metric("tidegate_thinned_packets_total", "counter", help, [thinned]);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     let help = "Packets marked congestion experienced (ECN).";
     page.metric("tidegate_marked_packets_total", "counter", help, marks);
@@ -413,6 +417,7 @@ mod tests {
             down: direction,
             held: 3,
             drops: drops.clone(),
+            redundant_acks: 9,
             marks: marks.clone(),
             flows: 4,
             untracked: 0,

@@ -35,6 +35,7 @@ pub(super) fn status(seen: &Seen) -> api::Status {
         down: link_direction(seen, Direction::Down),
         held: report.held,
         drops: counted(seen.ports.iter().map(|port| port.drops).chain([report.drops])),
+        redundant_acks: report.drops.of(Reason::RedundantAck),
         marks: counted([report.marks]),
         flows: report.flows,
         untracked: report.untracked,
@@ -204,7 +205,8 @@ fn triggers(it: Triggers) -> BTreeMap<String, u64> {
 fn counted(all: impl IntoIterator<Item = ByReason>) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     for packets in all {
-        for (reason, count) in packets.iter().filter(|(_, count)| *count > 0) {
+        let lost = packets.iter().filter(|(reason, _)| *reason != Reason::RedundantAck);
+        for (reason, count) in lost.filter(|(_, count)| *count > 0) {
             *counted.entry(reason.name().to_owned()).or_default() += count;
         }
     }

@@ -67,7 +67,7 @@ impl From<EmulatorReport> for Emulated {
         let routes = report.routes.iter().map(|route| EmulatedRoute {
             offered: route.offered.packets,
             delivered: route.delivered.packets,
-            drops: route.drops.total(),
+            drops: route.drops.losses(),
             marks: route.marks.total(),
             waiting: route.backlog.packets,
         });

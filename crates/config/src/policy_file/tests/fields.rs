@@ -229,7 +229,7 @@ error[TG0008]: `sfq` is not a queue discipline
 4 | queue = "sfq"
   |         ^^^^^
   |
-  = help: there are: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, sparing, trunk-fifo"#;
+  = help: there are: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, hosts, sparing, trunk-fifo"#;
     an_unknown_allocation_gets_a_suggestion: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -281,7 +281,7 @@ error[TG0003]: `kind` is missing in the table of a queue discipline
 4 | queue = { limit = "1 MiB" }
   |         ^^^^^^^^^^^^^^^^^^^
   |
-  = help: add kind = "...", one of: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, sparing, trunk-fifo"#;
+  = help: add kind = "...", one of: drop-tail, per-flow, red, ered, pi, pie, codel, fq-codel, hosts, sparing, trunk-fifo"#;
     an_unknown_kind_of_link_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -1,0 +1,57 @@
+//! Between whom a profile is shared: a name, or a table with the length of prefixes too.
+
+use serde_json::{Value, json};
+use tidegate_core::policy::{FairBetween, Sharers};
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::diagnostic::Findings;
+use crate::read::{Choice, Field, Node, Number, Read, Required, Table, tables};
+use crate::values::number;
+
+impl Choice for Sharers {
+    const WHAT: &str = "what a profile is shared between";
+    const CHOICES: &[(&str, Self)] = &[
+        ("flow", Self::Flow),
+        ("source-host", Self::SourceHost),
+        ("destination-host", Self::DestinationHost),
+        ("hosts", Self::Hosts),
+    ];
+}
+
+tables! {
+    /// Between which hosts a profile is shared.
+    "`fair_between`" Prefixes {
+        /// "source-host", "destination-host" or "hosts".
+        "by" => by: Required<Sharers>,
+        /// IPv6 addresses with this many equal first bits are one host: 56 for a customer, 64 for a LAN. Default: 128.
+        "ipv6" => ipv6: Option<Spanned<Number>>,
+    }
+}
+
+/// Between whom a profile is shared: a name, or a name with the length of prefixes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Between(pub(crate) FairBetween);
+
+impl Read for Between {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        if !matches!(node.get_ref(), DeValue::Table(_)) {
+            return Sharers::read(node, found).map(|by| Self(by.into()));
+        }
+        let written = Prefixes::read(node, found)?;
+        let ipv6 = match &written.ipv6 {
+            Some(length) => number(length, "ipv6", 1..=FairBetween::WHOLE_ADDRESS, found)?,
+            None => FairBetween::WHOLE_ADDRESS,
+        };
+        Some(Self(FairBetween { by: *written.by.get()?.get_ref(), ipv6 }))
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [Sharers::schema(), Prefixes::schema()] })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let is_table = matches!(node.get_ref(), DeValue::Table(_));
+        if is_table { Prefixes::canonical(node) } else { Sharers::canonical(node) }
+    }
+}

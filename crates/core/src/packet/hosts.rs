@@ -1,0 +1,81 @@
+//! The host of each flow, for queues that share between hosts.
+//!
+//! A flow refers to an address, and an address to a host: a host may have several addresses. All flows of an address
+//! change their host at once when the host of the address changes.
+
+use super::{FlowId, make_room, slot};
+
+/// A host of the LAN: a small number, dense from zero.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Host(pub u32);
+
+impl Host {
+    /// The host of flows of which no host is known.
+    pub const UNKNOWN: Self = Self(0);
+}
+
+/// The hosts of flows by flow number.
+#[derive(Clone, Debug, Default)]
+pub struct FlowHosts {
+    flows: Vec<Entry>,
+    /// By address number.
+    hosts: Vec<Host>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Number of the address; [`NONE`] if it is not known.
+    address: u32,
+    /// The ACKs of the flow in each direction depart as they are.
+    whole_acks: [bool; 2],
+}
+
+const NONE: u32 = u32::MAX;
+const UNKNOWN: Entry = Entry { address: NONE, whole_acks: [false; 2] };
+
+impl FlowHosts {
+    /// The host of `flow`.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, flow: FlowId) -> Host {
+        let address = self.flows.get(slot(flow.0)).map_or(NONE, |entry| entry.address);
+        self.hosts.get(slot(address)).copied().unwrap_or(Host::UNKNOWN)
+    }
+
+    /// Number of the address of `flow`, if it is known.
+    pub(crate) fn address(&self, flow: FlowId) -> Option<u32> {
+        let entry = self.flows.get(slot(flow.0))?;
+        (entry.address != NONE).then_some(entry.address)
+    }
+
+    /// Says which address `flow` has. `None` forgets all that is noted of the flow.
+    pub(crate) fn set_address(&mut self, flow: FlowId, address: Option<u32>) {
+        make_room(&mut self.flows, slot(flow.0), UNKNOWN);
+        let entry = &mut self.flows[slot(flow.0)];
+        *entry = match address {
+            Some(address) => Entry { address, ..*entry },
+            None => UNKNOWN,
+        };
+    }
+
+    /// Says which host an address belongs to.
+    pub(crate) fn set_host(&mut self, address: u32, host: Host) {
+        make_room(&mut self.hosts, slot(address), Host::UNKNOWN);
+        self.hosts[slot(address)] = host;
+    }
+
+    /// Returns `true` if no ACK of `flow` may be dropped as redundant.
+    #[inline]
+    #[must_use]
+    pub fn keeps_acks(&self, flow: FlowId) -> bool {
+        self.flows.get(slot(flow.0)).is_some_and(|entry| entry.whole_acks != [false; 2])
+    }
+
+    /// Says whether the data of `flow` that goes in `direction` is under ACK control, so that its ACKs stay whole.
+    pub(crate) fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
+        if keep || self.keeps_acks(flow) {
+            make_room(&mut self.flows, slot(flow.0), UNKNOWN);
+            self.flows[slot(flow.0)].whole_acks[direction.index()] = keep;
+        }
+    }
+}

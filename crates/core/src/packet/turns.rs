@@ -1,0 +1,108 @@
+//! Deficit round robin: the members of a ring take turns, byte for byte.
+//!
+//! A member may send while it has credit. At the head of the ring, a member without credit gets its quantum and goes
+//! to the end. A packet may take more than the credit that is left; the member then lacks it in its next turn.
+//!
+//! Source: RFC 8290, section 4.2, after Shreedhar and Varghese (SIGCOMM 1995).
+
+use super::{First, Links, Member, make_room};
+
+/// The places of members in rings whose [`First`]s the caller keeps, and their credit.
+///
+/// A member is in one of the rings at most.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    links: Links,
+    /// Bytes each member may still send in its turn; negative: it sent more.
+    credits: Vec<i64>,
+}
+
+impl Turns {
+    /// Appends `member` with a credit of `quantum` to `ring`, unless it is in a ring. Returns `true` if it was not.
+    pub(crate) fn join(&mut self, ring: &mut First, member: Member, quantum: i64) -> bool {
+        let joined = self.links.push(ring, member);
+        if joined {
+            make_room(&mut self.credits, member.index(), 0);
+            self.credits[member.index()] = quantum;
+        }
+        joined
+    }
+
+    /// The next member of `ring` with credit. Each member before it gets its `quantum`, and goes to the end.
+    pub(crate) fn next(
+        &mut self,
+        ring: &mut First,
+        quantum: impl Fn(Member) -> i64,
+    ) -> Option<Member> {
+        loop {
+            let member = ring.member()?;
+            if self.credits[member.index()] > 0 {
+                return Some(member);
+            }
+            self.credits[member.index()] += quantum(member);
+            self.links.rotate(ring);
+        }
+    }
+
+    /// Ends the turn of the first member of `ring`.
+    pub(crate) fn rotate(&self, ring: &mut First) {
+        self.links.rotate(ring);
+    }
+
+    /// The credit of a member that is, or was, in a ring.
+    pub(crate) fn credit(&self, member: Member) -> i64 {
+        self.credits[member.index()]
+    }
+
+    /// `member` has sent `bytes`; or has got more credit, if these are negative.
+    pub(crate) fn charge(&mut self, member: Member, bytes: i64) {
+        self.credits[member.index()] -= bytes;
+    }
+
+    /// Removes `member` from `ring`, if it is there. No other ring may contain it.
+    pub(crate) fn leave(&mut self, ring: &mut First, member: Member) {
+        self.links.remove(ring, member);
+    }
+
+    /// Appends `member` to `ring`, unless it is in a ring. It keeps its credit.
+    pub(crate) fn rejoin(&mut self, ring: &mut First, member: Member) {
+        self.links.push(ring, member);
+    }
+
+    /// Moves `member` from one ring to the end of another, with its credit.
+    pub(crate) fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
+        self.links.remove(from, member);
+        self.links.push(to, member);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a turn that begins with the credit of the last turn; credit that grows while the ring is empty; a member
+    /// in two rings.
+    #[test]
+    fn bytes_are_shared_by_quantum_whatever_the_size_of_packets() {
+        let (mut turns, mut ring, mut other) = (Turns::default(), First::NOBODY, First::NOBODY);
+        let (quanta, lengths, mut sent) = ([1_000, 2_000, 3_000], [90, 1_514, 700], [0; 3]);
+        for number in 0..3 {
+            let member = Member(number);
+            assert!(turns.join(&mut ring, member, quanta[member.index()]));
+            assert!(!turns.join(&mut other, member, 9_999));
+        }
+        for _ in 0..6_000 {
+            let member = turns.next(&mut ring, |it| quanta[it.index()]).unwrap();
+            turns.charge(member, lengths[member.index()]);
+            sent[member.index()] += lengths[member.index()];
+        }
+        let round = sent[0];
+        for (sent, parts) in sent.iter().zip(1..) {
+            assert!((sent - parts * round).abs() < 6_000, "{sent} of {round} times {parts}");
+        }
+        turns.relocate(&mut ring, &mut other, Member(1));
+        assert_eq!(turns.next(&mut other, |_| 1_000), Some(Member(1)));
+        turns.leave(&mut other, Member(1));
+        assert_eq!(turns.next(&mut other, |_| 1_000), None);
+    }
+}

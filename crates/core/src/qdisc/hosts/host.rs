@@ -1,0 +1,92 @@
+//! State of a host and of a flow in the queue `hosts`.
+
+use super::super::longest::Heads;
+use super::super::thinning::Last;
+use crate::Bytes;
+use crate::packet::{First, Host};
+
+/// A host, and the rings of its flows.
+#[derive(Clone, Debug)]
+pub(super) struct HostState {
+    acks: First,
+    new: First,
+    bulk: First,
+    /// Charged bytes by which ACKs are ahead of other packets.
+    acks_ahead: i64,
+    /// Charged bytes by which new flows are ahead of bulk flows.
+    new_ahead: i64,
+    /// Frame bytes of all its flows.
+    pub(super) bytes: Bytes,
+    /// Its flows by backlog.
+    pub(super) lines: Heads,
+}
+
+/// A ring of flows of one host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Place {
+    /// Lines that begin with an ACK without data.
+    Acks,
+    /// Flows that became backlogged.
+    New,
+    /// Flows that have used up a quantum.
+    Bulk,
+}
+
+impl Default for HostState {
+    fn default() -> Self {
+        Self {
+            acks: First::NOBODY,
+            new: First::NOBODY,
+            bulk: First::NOBODY,
+            acks_ahead: 0,
+            new_ahead: 0,
+            bytes: Bytes::ZERO,
+            lines: Heads::default(),
+        }
+    }
+}
+
+impl HostState {
+    pub(super) const fn ring(&mut self, place: Place) -> &mut First {
+        match place {
+            Place::Acks => &mut self.acks,
+            Place::New => &mut self.new,
+            Place::Bulk => &mut self.bulk,
+        }
+    }
+
+    /// The ring that is served next. A ring that is a `quantum` ahead of the rings behind it waits for these.
+    pub(super) fn first(&self, quantum: i64) -> Option<Place> {
+        let waits = |ring: First| ring.member().is_some();
+        let [acks, new, bulk] = [self.acks, self.new, self.bulk].map(waits);
+        if acks && (self.acks_ahead < quantum || !(new || bulk)) {
+            Some(Place::Acks)
+        } else if new && (self.new_ahead < quantum || !bulk) {
+            Some(Place::New)
+        } else {
+            bulk.then_some(Place::Bulk)
+        }
+    }
+
+    /// Notes that a packet of a ring has departed.
+    pub(super) fn sent(&mut self, place: Place, cost: i64) {
+        match place {
+            Place::Acks => self.acks_ahead += cost,
+            Place::New => self.new_ahead += cost,
+            Place::Bulk => self.new_ahead = (self.new_ahead - cost).max(0),
+        }
+        if place != Place::Acks {
+            self.acks_ahead = (self.acks_ahead - cost).max(0);
+        }
+    }
+}
+
+/// A flow, by member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flow {
+    /// The host that its packets are charged to.
+    pub(super) host: Host,
+    /// The ring it is in.
+    pub(super) place: Option<Place>,
+    pub(super) last: Last,
+}

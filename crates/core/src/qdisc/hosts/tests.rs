@@ -1,0 +1,198 @@
+//! Tests of the queue `hosts`.
+
+use super::super::testing::{Bench, chance};
+use super::*;
+use crate::Time;
+use crate::packet::{TcpFlags, TcpSegment};
+
+const FULL: u32 = 1_514;
+
+fn bench() -> Bench<Hosts> {
+    Bench::new(Config::default().build(None, chance()))
+}
+
+/// Keeps `full` packets of each of `bulk`, pairs of a host and a member, waiting, and takes `packets` out. Returns the
+/// bytes of each member.
+fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
+    let mut sent = vec![0; 128];
+    bulk.iter().for_each(|(host, member)| {
+        (0..3).for_each(|_| bench.enqueue_of(*host, *member, FULL));
+    });
+    for _ in 0..packets {
+        let (member, len) = bench.dequeue().unwrap();
+        sent[Member(member).index()] += len;
+        if let Some((host, member)) = bulk.iter().find(|(_, it)| *it == member) {
+            bench.enqueue_of(*host, *member, FULL);
+        }
+    }
+    sent
+}
+
+/// Kills: turns of flows in place of turns of hosts; a host that takes a turn for each of its flows.
+#[test]
+fn a_host_has_its_share_whatever_its_number_of_flows() {
+    let mut bench = bench();
+    let many: Vec<_> = (1..=60).map(|member| (1, member)).collect();
+    let all = [&many[..], &[(2, 61), (2, 62), (3, 63)]].concat();
+    let sent = serve(&mut bench, &all, 3_000);
+    let of = |members: std::ops::Range<usize>| sent[members].iter().sum::<u32>();
+    for members in [1..61, 61..63, 63..64] {
+        assert!(of(members.clone()).abs_diff(1_000 * FULL) < 4 * FULL, "{members:?}: {sent:?}");
+    }
+    assert!(sent[61].abs_diff(sent[62]) < 3 * FULL, "the flows of one host: {sent:?}");
+    assert!(sent[1..61].iter().all(|each| each.abs_diff(of(1..61) / 60) < 6 * FULL), "{sent:?}");
+}
+
+/// Kills: a new flow that waits for the turns of other hosts; the rings of one host only.
+#[test]
+fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
+    let mut bench = bench();
+    let bulk: Vec<_> = (1..=8).map(|host| (host, host)).collect();
+    serve(&mut bench, &bulk, 100);
+    bench.enqueue_of(3, 50, 200);
+    assert_eq!(bench.dequeue(), Some((50, 200)));
+}
+
+/// New flows come just as the one before them was served, as if a host opened connections without end.
+///
+/// Kills: new flows for which their host does not pay; a host without an end of its overdraft.
+#[test]
+fn a_host_of_new_flows_only_has_its_share_and_no_more() {
+    let mut bench = bench();
+    let (mut bulk, mut new) = (0, 0);
+    (0..3).for_each(|_| bench.enqueue_of(1, 1, FULL));
+    for flow in 0..4_000 {
+        bench.enqueue_of(2, 10 + flow, 500);
+        let (member, len) = bench.dequeue().unwrap();
+        if member == 1 {
+            bulk += len;
+            bench.enqueue_of(1, 1, FULL);
+        } else {
+            new += len;
+        }
+    }
+    assert!(bulk.abs_diff(new) < 6 * FULL, "{bulk} and {new}");
+}
+
+/// Kills: new flows of a host that keep its own bulk flows waiting for ever.
+#[test]
+fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
+    let mut bench = bench();
+    let (mut bulk, mut new) = (0, 0);
+    (0..3).for_each(|_| bench.enqueue_of(1, 1, FULL));
+    for flow in 0..4_000 {
+        bench.enqueue_of(1, 10 + flow, 500);
+        match bench.dequeue().unwrap() {
+            (1, len) => {
+                bulk += len;
+                bench.enqueue_of(1, 1, FULL);
+            }
+            (_, len) => new += len,
+        }
+    }
+    assert!(bulk.abs_diff(new) < 8 * FULL, "{bulk} and {new}");
+}
+
+/// RFC 8290, section 4.2, last paragraph, within a host.
+///
+/// Kills: a flow of data that stays new by sending just in time; an ACK line that is treated like it.
+#[test]
+fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
+    let mut bench = bench();
+    let bulk = [(1, 1), (1, 2), (1, 3)];
+    serve(&mut bench, &bulk, 30);
+    let count = |bench: &mut Bench<Hosts>| {
+        let mut first = 0;
+        for _ in 0..40 {
+            bench.enqueue_of(1, 9, 60);
+            first += u32::from(bench.dequeue().unwrap() == (9, 60));
+            while bench.qdisc.bytes_of(Member(9)) > Bytes::ZERO {
+                bench.dequeue();
+            }
+            bulk.iter().for_each(|(host, member)| {
+                (0..3).for_each(|_| bench.enqueue_of(*host, *member, FULL));
+            });
+            bench.dequeue();
+        }
+        first
+    };
+    assert!(count(&mut bench) <= 24);
+    bench.kind.tcp = Some(ack(1));
+    let data = bench.kind;
+    assert!(only_acknowledges(&data));
+    let mut first = 0;
+    for number in 0..40 {
+        bench.kind.tcp = Some(ack(number));
+        bench.enqueue_of(1, 9, 60);
+        bench.kind.tcp = None;
+        first += u32::from(bench.dequeue().unwrap() == (9, 60));
+        bench.dequeue();
+        bulk.iter().for_each(|(host, member)| bench.enqueue_of(*host, *member, FULL));
+    }
+    assert!(first >= 39, "{first}");
+}
+
+fn ack(number: u32) -> TcpSegment {
+    let flags = TcpFlags(TcpFlags::ACK);
+    TcpSegment { ack: number, flags, ..TcpSegment::default() }
+}
+
+/// Numbers of the ACKs of one flow that depart when those with `numbers` wait, each for `millis`.
+fn departs(
+    bench: &mut Bench<Hosts>,
+    numbers: impl IntoIterator<Item = u32>,
+    millis: u64,
+) -> Vec<u32> {
+    for number in numbers {
+        bench.kind.tcp = Some(ack(number));
+        bench.enqueue_of(1, 1, 60);
+    }
+    bench.now += Duration::from_millis(millis);
+    std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
+}
+
+/// Kills: 3 or 5 for 4; a count that goes on over the next ACK; the first ACK of a flow dropped; a limit where the line
+/// does not carry a fourth of the ACKs; ACKs of a flow under ACK control that are dropped.
+#[test]
+fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
+    let mut bench = bench();
+    assert_eq!(departs(&mut bench, 1..=2, 1), [1, 2]);
+    assert_eq!(departs(&mut bench, 3..=13, 5), [6, 10, 13]);
+    assert_eq!(bench.tally.drops.of(Reason::RedundantAck), 8);
+    assert_eq!(bench.tally.drops.losses(), 0);
+    assert_eq!(departs(&mut bench, 20..=60, 6), [60]);
+    bench.keep_acks(1);
+    assert_eq!(departs(&mut bench, 61..=70, 6), (61..=70).collect::<Vec<_>>());
+    let off = Config { thin_acks: false, ..Config::default() };
+    let mut bench = Bench::new(off.build(None, chance()));
+    assert_eq!(departs(&mut bench, 0..10, 50), (0..10).collect::<Vec<_>>());
+}
+
+/// A full queue drops from the host with most waiting, though another host has the longest line.
+///
+/// Kills: the longest line of all hosts; the host that came last.
+#[test]
+fn a_full_queue_drops_from_the_host_with_most_waiting() {
+    let config = Config { limit: Bytes(40_000), ..Config::default() };
+    let mut bench = Bench::new(config.build(None, chance()));
+    (0..6).for_each(|_| bench.enqueue_of(1, 1, 1_500));
+    (0..40).for_each(|flow| bench.enqueue_of(2, 10 + flow, 1_000));
+    assert!(bench.tally.drops.of(Reason::QueueFull) > 0);
+    assert_eq!(bench.qdisc.bytes_of(Member(1)), Bytes(9_000));
+    bench.drain();
+}
+
+/// Kills: a flow that stays with the host of the flow that had its number before.
+#[test]
+fn a_number_that_is_given_to_a_flow_of_another_host_belongs_to_that_host() {
+    let mut bench = bench();
+    bench.enqueue_of(1, 1, FULL);
+    bench.dequeue();
+    bench.enqueue_of(2, 1, FULL);
+    assert_eq!(bench.qdisc.lines.flows[1].host, Host(2));
+    (0..3).for_each(|_| bench.enqueue_of(1, 2, FULL));
+    (0..3).for_each(|_| bench.enqueue_of(2, 1, FULL));
+    assert_eq!(bench.drain().len(), 7);
+    assert_eq!(bench.qdisc.lines.hosts[1].bytes, Bytes::ZERO);
+    assert_eq!(Time::ZERO, bench.now);
+}
