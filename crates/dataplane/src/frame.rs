@@ -166,7 +166,7 @@ mod tests {
         for (vnet, checksum, frames) in
             [(partial, false, (2, 1_000)), (VnetHeader::default(), true, (1, 0))]
         {
-            memory.set_frame(&packet, crate::memory::Frame { offset: 0, vnet });
+            memory.set_frame(&packet, Frame { offset: 0, vnet });
             memory.buffer_mut(&packet)[..bytes.len()].copy_from_slice(&bytes);
             let len = u32::try_from(bytes.len()).unwrap();
             arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());
