@@ -14,7 +14,7 @@ use crate::vlan::VlanTag;
 /// checksums of `frame` may be unfinished.
 ///
 /// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets. Also `None` if the headers
-/// of all frames together are more than [`MOST_HEADERS`] times as long as the super-packet.
+/// of all frames together are more than 16 times as long as the super-packet.
 ///
 /// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and `gre_gso_segment`: FIN and PSH
 /// are of the last, CWR of the first; an outer UDP checksum of zero stays zero.
