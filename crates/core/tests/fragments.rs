@@ -11,7 +11,7 @@ use gateway_run::{Run, conditioning, config, policy};
 use proptest::prelude::*;
 use tidegate_core::flow::{FragmentTable, WithoutFirst};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::packet::{Endpoint, FlowKey, Fragment, Network, Ports, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Fragment, Network, Ports, Protocol};
 use tidegate_core::policy::{Action, Exceed, Filter, Policy, Range};
 use tidegate_core::{Packet, Time};
 
@@ -155,6 +155,92 @@ fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
     let mut esp = later(Network::Ipv4, 9);
     esp.key.protocol = Protocol(50);
     assert!(take(&mut esp) && esp.fragment.ports() == Ports::Known);
+}
+
+/// A later IPv6 fragment that names SCTP, as a sender may write into all fragments but the first.
+fn disguised(identification: u32) -> Packet {
+    let mut packet = later(Network::Ipv6, identification);
+    packet.key.protocol = Protocol(132);
+    packet
+}
+
+fn udp_alone() -> Filter {
+    Filter { protocol: vec![Range { first: 17, last: 17 }], ..Filter::default() }
+}
+
+/// The later fragment of each datagram crosses before the first one.
+///
+/// Kills: the Next Header of a later fragment believed when its first one is unknown, in the table, in the index of
+/// filters, or in a filter; such a fragment not counted.
+#[test]
+fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
+    let drop = amplifiers().action;
+    for filter in [amplifiers().filter, udp_alone()] {
+        assert!(filter.matches(
+            &Packet { fragment: Fragment::TINY.without_first(true), ..disguised(1) },
+            Direction::Down
+        ));
+        let rule = WithoutFirst::MayMatch;
+        let config = GatewayConfig { fragments_without_first: rule, ..config() };
+        let mut run = Run::new(&config, vec![policy("limit", filter, drop.clone())]);
+        for identification in 0..100 {
+            run.offer_packet(Gateway::WAN, disguised(identification));
+            run.offer_packet(Gateway::WAN, first(Network::Ipv6, 4_000, identification));
+        }
+        let (left, report) = run.end();
+        assert_eq!((left.len(), report.drops.total()), (1, 199));
+        assert_eq!(report.fragments_without_first, [0, 100]);
+    }
+}
+
+/// Kills: the protocol left out under `by-address` too; a fragment of a protocol without ports that is not counted.
+#[test]
+fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
+    for (packet, expected) in [(disguised(1), "hosts"), (later(Network::Ipv6, 1), "udp")] {
+        let udp = Policy { priority: 1, ..policy("udp", udp_alone(), Action::Pass) };
+        let hosts = policy("hosts", Filter::default(), Action::Pass);
+        let mut run = Run::new(&config(), vec![udp, hosts]);
+        run.offer_packet(Gateway::WAN, packet);
+        let (_, report) = run.end();
+        assert_eq!(report.aggregates[0].policy, expected);
+        assert_eq!(report.fragments_without_first, [0, 1]);
+    }
+}
+
+/// A later IPv4 fragment of a datagram with an authentication header.
+fn sealed(identification: u32) -> Packet {
+    let mut packet = later(Network::Ipv4, identification);
+    packet.key.protocol = Protocol::AUTHENTICATION;
+    packet
+}
+
+/// Kills: protocol 51 taken for one without ports; datagrams with and without an authentication header mixed up;
+/// the protocol asked for in spite of the header.
+#[test]
+fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port() {
+    for filter in [amplifiers().filter, udp_alone()] {
+        for (rule, passed) in [(WithoutFirst::ByAddress, 100), (WithoutFirst::MayMatch, 1)] {
+            let limit = policy("limit", filter.clone(), amplifiers().action);
+            let config = GatewayConfig { fragments_without_first: rule, ..config() };
+            let mut run = Run::new(&config, vec![limit]);
+            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, sealed(n)));
+            let (left, report) = run.end();
+            assert_eq!((left.len(), report.fragments_without_first), (passed, [0, 100]));
+        }
+    }
+    let mut table = FragmentTable::new(1);
+    let mut take = |mut packet: Packet| {
+        let known = table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress);
+        (known, packet.key.protocol, packet.key.dst.port)
+    };
+    let plain = first(Network::Ipv4, 4_000, 1);
+    let behind =
+        Packet { fragment: plain.fragment.authenticated(), ..first(Network::Ipv4, 5_000, 1) };
+    assert_eq!(take(plain), (true, Protocol::UDP, 4_000));
+    assert_eq!(take(sealed(1)), (false, Protocol::AUTHENTICATION, 0));
+    assert_eq!(take(behind), (true, Protocol::UDP, 5_000));
+    assert_eq!(take(sealed(1)), (true, Protocol::UDP, 5_000));
+    assert_eq!(take(later(Network::Ipv4, 1)), (true, Protocol::UDP, 4_000));
 }
 
 /// A step of the test below: a fragment, the time after it.

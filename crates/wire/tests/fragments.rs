@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::flow::{FragmentTable, WithoutFirst};
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Fragment, Kind, Ports, Protocol};
 use tidegate_core::policy::{
@@ -103,6 +104,39 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     let (packet, oddity) = described(&bytes);
     assert_eq!((packet.fragment, packet.key.src.port, oddity), (Fragment::TINY, 0, None));
     assert_eq!(packet.key.protocol, Protocol(60));
+}
+
+/// RFC 4302, section 2: next header, length in words less two, and 12 bytes of digest: 24 bytes.
+fn authentication(next: u8) -> Vec<u8> {
+    [&[next, 4][..], &[0; 22]].concat()
+}
+
+/// Kills: IPv4's authentication header taken for the protocol of a first fragment; one header passed of two; the
+/// mark left out, so that later fragments do not find the first one; a header that is not whole passed.
+#[test]
+fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
+    let (src, dst) = ends()[0];
+    let whole = udp(src, dst);
+    // Behind Ethernet 14 and IPv4 20.
+    let datagram = whole.bytes().split_off(34);
+    for headers in [authentication(17), [authentication(51), authentication(17)].concat()] {
+        let mut frame = Frame::ip(src.ip(), dst.ip(), Transport::Other(51));
+        frame.payload = [&headers[..], &datagram].concat();
+        let (mut first, oddity) = described(&part(&frame, 0, true).bytes());
+        assert_eq!((first.key, oddity), (described(&whole.bytes()).0.key, None));
+        assert_eq!(first.fragment, Fragment::first(headers.len() + 8).authenticated());
+        let (mut later, _) = described(&part(&frame, 19, false).bytes());
+        assert_eq!(later.key.protocol, Protocol::AUTHENTICATION);
+        let mut table = FragmentTable::new(1);
+        for packet in [&mut first, &mut later] {
+            assert!(table.take(Time::ZERO, packet, None, WithoutFirst::ByAddress));
+        }
+        assert_eq!(later.key, first.key);
+        frame.payload.truncate(headers.len() - 1);
+        let (tiny, oddity) = described(&part(&frame, 0, true).bytes());
+        assert_eq!((tiny.fragment, tiny.key.src.port, oddity), (Fragment::TINY, 0, None));
+        assert_eq!(tiny.key.protocol, Protocol::AUTHENTICATION);
+    }
 }
 
 /// Kills: identifiers of echoes left out, or read from other ICMP messages.

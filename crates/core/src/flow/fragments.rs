@@ -9,7 +9,7 @@
 //! Differs: RFC 1858 drops a tiny first fragment and a fragment that overlaps the first one's headers. Here both
 //! are fragments without a first one: the receiver drops them (RFC 5722), and a policy may.
 //! Differs: of IPv6 the table takes the protocol from the first fragment, because RFC 8200 ignores the others' Next
-//! Header.
+//! Header. It does so too for IPv4 datagrams with an authentication header: their later fragments have protocol 51.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl FragmentTable {
     /// Remembers a first fragment inside the headers `outer`, or gives a later fragment the ports of its first one. `packet` is a fragment.
     ///
     /// Returns `false` for a fragment without a first one, whose ports stay zero. Filters then treat it as `rule`
-    /// says. A protocol without ports needs no first fragment.
+    /// says. A protocol of IPv4 without ports needs no first fragment.
     pub fn take(
         &mut self,
         now: Time,
@@ -207,13 +207,16 @@ impl FragmentTable {
 }
 
 impl Datagram {
-    /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart.
+    /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart. In IPv4 it is that of the IP
+    /// header, also before an authentication header.
     fn of(packet: &Packet, tunnel: u32) -> Self {
         let whole = Packet { fragment: Fragment::WHOLE, ..*packet };
         let mut key = Key::of(&whole, Direction::Up, tunnel);
         (key.ends.src.port, key.ends.dst.port) = (0, 0);
         if is_v6(packet) {
             key.ends.protocol = Protocol::OPAQUE;
+        } else if packet.fragment.is_authenticated() {
+            key.ends.protocol = Protocol::AUTHENTICATION;
         }
         Self { key, identification: packet.identification() }
     }
@@ -224,15 +227,8 @@ fn is_v6(packet: &Packet) -> bool {
     packet.key.network_header().0 == Network::Ipv6
 }
 
-/// Returns `true` if the datagram of a later fragment has ports or an echo identifier, or if an IPv6 extension
-/// header hides whether it has.
+/// Returns `true` if the datagram of a later fragment may have ports or an echo identifier.
 fn may_have_ports(packet: &Packet) -> bool {
-    match packet.key.protocol {
-        Protocol::TCP | Protocol::UDP | Protocol::ICMP | Protocol::ICMPV6 => true,
-        Protocol(other) => is_v6(packet) && EXTENSIONS.contains(&other),
-    }
+    let known = [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6];
+    packet.key.hides_protocol() || known.contains(&packet.key.protocol)
 }
-
-/// Routing, authentication and destination options: the extension headers behind a fragment header (RFC 8200,
-/// section 4.1).
-const EXTENSIONS: [u8; 3] = [43, 51, 60];

@@ -21,7 +21,8 @@ pub enum Ports {
     Known,
     /// The ports are unknown. A filter that names ports does not match.
     Unknown,
-    /// The ports are unknown. Every filter for ports matches.
+    /// The ports are unknown. Every filter for ports matches, and every filter for protocols if the packet hides its
+    /// protocol: an IPv6 fragment, or one of IPv4 behind an authentication header.
     Any,
 }
 
@@ -43,6 +44,13 @@ impl Fragment {
         }
     }
 
+    /// The same fragment. A first one is marked: an IPv4 authentication header precedes its protocol, and the later
+    /// fragments name only that header.
+    #[must_use]
+    pub const fn authenticated(self) -> Self {
+        if self.is_first() { Self(FIRST_AUTHENTICATED | self.units()) } else { self }
+    }
+
     /// A fragment that begins `offset` units of 8 bytes behind the first one, which has the number 0.
     #[must_use]
     pub fn later(offset: u16) -> Self {
@@ -59,7 +67,12 @@ impl Fragment {
     /// Returns `true` for a first fragment whose ports are in the key.
     #[must_use]
     pub const fn is_first(self) -> bool {
-        self.role() == FIRST
+        matches!(self.role(), FIRST | FIRST_AUTHENTICATED)
+    }
+
+    /// Returns `true` for a first fragment with an authentication header before its protocol, in IPv4.
+    pub(crate) const fn is_authenticated(self) -> bool {
+        self.role() == FIRST_AUTHENTICATED
     }
 
     /// Whether the ports are known.
@@ -105,6 +118,7 @@ impl std::fmt::Debug for Fragment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match self.role() {
             FIRST => "First",
+            FIRST_AUTHENTICATED => "FirstAuthenticated",
             LATER => "Later",
             WITH_PORTS => "WithPorts",
             ANY_PORTS => "AnyPorts",
@@ -136,6 +150,7 @@ const FIRST: u8 = 1 << 5;
 const LATER: u8 = 2 << 5;
 const WITH_PORTS: u8 = 3 << 5;
 const ANY_PORTS: u8 = 4 << 5;
+const FIRST_AUTHENTICATED: u8 = 5 << 5;
 
 #[cfg(test)]
 mod tests {

@@ -60,6 +60,8 @@ impl Protocol {
     pub const TCP: Self = Self(6);
     /// UDP.
     pub const UDP: Self = Self(17);
+    /// The authentication header (RFC 4302). In IPv4 it stands where the protocol is expected.
+    pub const AUTHENTICATION: Self = Self(51);
     /// ICMP for IPv6.
     pub const ICMPV6: Self = Self(58);
 }
@@ -161,6 +163,14 @@ impl FlowKey {
     #[must_use]
     pub fn network_header(&self) -> (Network, u16) {
         if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
+    }
+
+    /// Returns `true` if the protocol of a later fragment with this key may be another than its datagram's.
+    ///
+    /// Sources: RFC 8200, section 4.5 (only the first fragment's Next Header counts); RFC 4302, section 3.1.1 (in
+    /// IPv4, the authentication header stands before the protocol).
+    pub(crate) fn hides_protocol(&self) -> bool {
+        !self.src.is_v4() || self.protocol == Protocol::AUTHENTICATION
     }
 }
 

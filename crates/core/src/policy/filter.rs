@@ -9,7 +9,8 @@ use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Ports, Protocol}
 /// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
 /// frames that are not IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses stand in their
 /// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). Ranges for ports match a
-/// fragment without known ports only if it says [`Ports::Any`].
+/// fragment without known ports only if it says [`Ports::Any`]. Then ranges for the protocol match it too if its
+/// datagram may have any protocol.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.
@@ -67,7 +68,8 @@ impl Filter {
         // Fragments are not looked into, so the outermost header of a tunnel has all its ports.
         let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
-        self.accepts(protocol_number(key))
+        let any_protocol = ports == Ports::Any && key.hides_protocol();
+        (any_protocol || self.accepts(protocol_number(key)))
             && within(&self.src, key.src.number())
             && within(&self.dst, key.dst.number())
             && self.accepts_ports(key, ports)

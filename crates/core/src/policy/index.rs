@@ -39,6 +39,8 @@ pub(super) struct Index {
 const NUMBERS: usize = 8;
 /// The places of the ports among them.
 const PORTS: [usize; 2] = [0, 1];
+/// The ports and the protocol.
+const PORTS_AND_PROTOCOL: [usize; 3] = [0, 1, 2];
 /// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
 const WITHOUT_PORTS: u16 = 1 << 9;
 
@@ -124,6 +126,11 @@ impl Index {
         let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
         let protocol =
             protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
+        let unknown: &[usize] = match ports {
+            Ports::Any if key.hides_protocol() => &PORTS_AND_PROTOCOL,
+            Ports::Any => &PORTS,
+            Ports::Known | Ports::Unknown => &[],
+        };
         let way = u16::from(direction == Direction::Down);
         let ([src, dst], dscp) = ([key.src.port, key.dst.port], packet.dscp.into());
         let numbers = [src, dst, protocol, dscp, packet.vlan, way, header, second];
@@ -135,7 +142,7 @@ impl Index {
         }
         for (field, (axis, value)) in self.numbers.iter().zip(numbers).enumerate() {
             if let Some(axis) = axis
-                && !(ports == Ports::Any && PORTS.contains(&field))
+                && !unknown.contains(&field)
             {
                 sets[axis.rank] = axis.set_of(value);
             }

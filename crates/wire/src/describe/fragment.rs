@@ -30,11 +30,15 @@ pub(super) fn describe(
 fn first(frame: &mut Cursor<'_>, packet: &mut Packet) -> Option<Fragment> {
     let begin = frame.at;
     let mut protocol = packet.key.protocol;
+    let authenticated = packet.network == Network::Ipv4 && protocol == Protocol::AUTHENTICATION;
     if packet.network == Network::Ipv6 {
         protocol = Protocol(ip::pass_in_fragment(frame, protocol.0)?);
+    } else {
+        protocol = ip::pass_authentication(frame, protocol)?;
     }
     let (ports, len) = transport::ports(frame, protocol)?;
     packet.key.protocol = protocol;
     [packet.key.src.port, packet.key.dst.port] = ports;
-    Some(Fragment::first(frame.at + len - begin))
+    let first = Fragment::first(frame.at + len - begin);
+    Some(if authenticated { first.authenticated() } else { first })
 }

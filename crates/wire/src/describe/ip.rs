@@ -34,7 +34,7 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
         let identification = u32::from(be16(header[4], header[5]));
         fragment::describe(frame, packet, part & V4_OFFSET, identification);
         Ok(())
-    } else if packet.key.protocol == AUTHENTICATION {
+    } else if packet.key.protocol == Protocol::AUTHENTICATION {
         authenticated(frame, packet)
     } else {
         transport::describe(frame, packet)
@@ -47,19 +47,28 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
 ///
 /// Source: RFC 4302, section 2.
 fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
-    while packet.key.protocol == AUTHENTICATION {
-        let [next, words] = *frame.peek().ok_or(Oddity::Ipv4)?;
-        let len = authentication_len(words);
-        if len > frame.left() {
-            return Err(Oddity::Ipv4);
-        }
-        frame.at += len;
-        packet.key.protocol = Protocol(next);
-    }
+    packet.key.protocol = pass_authentication(frame, packet.key.protocol).ok_or(Oddity::Ipv4)?;
     let described = transport::describe(frame, packet);
     frame.authenticated = true;
     packet.tcp = None;
     described
+}
+
+/// The protocol behind the authentication headers of an IPv4 packet. `None` if one is not whole.
+pub(super) fn pass_authentication(
+    frame: &mut Cursor<'_>,
+    mut protocol: Protocol,
+) -> Option<Protocol> {
+    while protocol == Protocol::AUTHENTICATION {
+        let [next, words] = *frame.peek()?;
+        let len = authentication_len(words);
+        if len > frame.left() {
+            return None;
+        }
+        frame.at += len;
+        protocol = Protocol(next);
+    }
+    Some(protocol)
 }
 
 /// Marks the packet if it is control traffic.
@@ -142,7 +151,7 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
             HOP_BY_HOP if !first => return Err(Oddity::Ipv6),
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => |len| usize::from(len) * 8 + 8,
             FRAGMENT => |_| 8,
-            protocol if Protocol(protocol) == AUTHENTICATION => authentication_len,
+            protocol if Protocol(protocol) == Protocol::AUTHENTICATION => authentication_len,
             _ => return Ok(()),
         };
         let [next, words, high, low] = *frame.peek().ok_or(Oddity::Ipv6)?;
@@ -150,7 +159,7 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
         if len > frame.left() {
             return Err(Oddity::Ipv6);
         }
-        upper.authenticated |= Protocol(upper.protocol) == AUTHENTICATION;
+        upper.authenticated |= Protocol(upper.protocol) == Protocol::AUTHENTICATION;
         // A fragment header on a datagram in one piece means nothing (RFC 6946).
         if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
             let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
@@ -216,6 +225,5 @@ const V6_OFFSET_SHIFT: u32 = 3;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-const AUTHENTICATION: Protocol = Protocol(51);
 const NO_NEXT_HEADER: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
