@@ -4,6 +4,7 @@ mod between;
 mod canonical;
 mod classes;
 mod compile;
+mod each_way;
 pub(crate) mod filter;
 mod markings;
 mod overhead;

@@ -110,6 +110,7 @@ const STANDARDS: &[&str] = &[
     "Linux",
     "ns-2",
     "virtio ",
+    "3GPP TS ",
     "Prometheus",
     "etcd 3.4",
     "gRPC",

@@ -303,6 +303,9 @@ async fn a_file_without_the_right_to_read_it_is_named() {
     assert!(fault.kind == FaultKind::Unusable && fault.help.contains("right"), "{fault}");
 }
 
+/// Markers of a storm at least.
+const STORM: u32 = 200;
+
 /// Kills: a read for each marker; a commit that never comes while markers follow each other.
 #[tokio::test]
 async fn a_thousand_markers_a_second_are_read_a_few_times() {
@@ -317,7 +320,7 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
         let mut written = 0u32;
         loop {
             // The last marker is written after the last set that was read.
-            let last = stopped.load(Ordering::Relaxed);
+            let last = stopped.load(Ordering::Relaxed) && written >= STORM;
             for _ in 0..2 {
                 written += 1;
                 fs::write(path.join(".COMMIT.new"), written.to_string()).unwrap();
@@ -337,7 +340,6 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
     }
     stop.store(true, Ordering::Relaxed);
     let written = writer.await.unwrap();
-    assert!(written > 200, "{written} markers are no storm");
     let last = format!("{written}@");
     while !next(&mut snapshots).await.is_ok_and(|it| it.revision.starts_with(&last)) {
         read += 1;

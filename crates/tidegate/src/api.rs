@@ -1,8 +1,12 @@
 //! What the control socket says and is told: one shape for the daemon, the commands and `--json`.
 
 mod classes;
+mod explain;
+mod trunks;
 
 pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise, Ratio};
+pub use explain::{Candidate, Charged, Explanation, Question};
+pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -343,126 +347,6 @@ pub struct Flows {
     pub flows: Vec<Flow>,
 }
 
-/// The trunks that end at the gateway.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Trunks {
-    /// Each of them, in the order of the policy file.
-    pub trunks: Vec<Trunk>,
-}
-
-/// The state of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Trunk {
-    /// Its name.
-    pub name: String,
-    /// The address of this gateway.
-    pub local: String,
-    /// The address of the other.
-    pub peer: String,
-    /// What is known of the other gateway; none where there are no ports.
-    pub other_end: Option<OtherEnd>,
-    /// What became of user packets in datagrams; none where they leave as they came.
-    pub encapsulation: Option<Encapsulation>,
-    /// User bits per second that left through it within the last second, from the IP header on.
-    pub rate_bps: u64,
-    /// Management packets that may be in flight.
-    pub window_packets: u64,
-    /// The smoothed round-trip time of management packets, in microseconds, the mean of its connections.
-    pub rtt_us: Option<u64>,
-    /// User bytes that may be sent now; less than zero is what was borrowed. With epochs, what the window has room for.
-    pub credit_bytes: i64,
-    /// Management packets sent.
-    pub management_packets: u64,
-    /// Of these, those that were sent again because one was lost.
-    pub lost_packets: u64,
-    /// User bytes that did not arrive, as far as epochs tell; none where management packets are what is lost.
-    pub missing_bytes: Option<u64>,
-    /// User bytes sent for credit, from the IP header on.
-    pub elastic_bytes: u64,
-    /// The same of what was sent for the guarantee.
-    pub guaranteed_bytes: u64,
-    /// The same of what went past the trunk while nothing was heard of the other end.
-    pub past_bytes: u64,
-    /// User packets that wait.
-    pub waiting: Count,
-    /// Management connections that may be in use.
-    pub connections: u64,
-    /// Management connections that are in use: all, or the rounded weight.
-    pub active: u64,
-    /// The weight; none for a trunk without one.
-    pub weight: Option<TrunkWeight>,
-    /// Management connections that have heard nothing for three RTO.
-    pub silent: u64,
-}
-
-/// The weight of a trunk, and the measurements and decisions of its adjuster.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct TrunkWeight {
-    /// The weight in force.
-    pub weight: f64,
-    /// The law that changes the weight: "fixed" or "measured".
-    pub kind: String,
-    /// Share of the last round in which packets waited. None before the first round has ended.
-    pub busy: Option<f64>,
-    /// User bits per second that arrived in the last round, from the IP header on (`a`).
-    pub offered_bps: Option<u64>,
-    /// User bits per second that the trunk sends while packets wait (`s`). None if the last round measured none.
-    pub service_bps: Option<u64>,
-    /// Rounds that ended with a greater weight.
-    pub increased: u64,
-    /// Rounds that ended with a smaller weight.
-    pub decreased: u64,
-    /// Rounds that did not change the weight.
-    pub held: u64,
-    /// Rounds without a decision, because samples were missing.
-    pub abandoned: u64,
-}
-
-/// What became of user packets in the datagrams of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Encapsulation {
-    /// The longest IP packet that the path carries, as far as is known.
-    pub path_mtu_bytes: u64,
-    /// Datagrams sent.
-    pub sent_packets: u64,
-    /// Datagrams taken in.
-    pub received_packets: u64,
-    /// Of those sent, fragments of packets that did not fit.
-    pub fragments: u64,
-    /// Packets dropped because they did not fit and may not be fragmented.
-    pub too_big_packets: u64,
-    /// Senders of these that were told what fits.
-    pub told_senders: u64,
-    /// What routers are said to have said of too big datagrams, and was not believed or no news.
-    pub ignored_reports: u64,
-}
-
-/// What is known of the other end of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct OtherEnd {
-    /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the two files differ in
-    /// `encapsulation`, `probing`, or whether there is a `weight`.
-    pub state: String,
-    /// With "mismatch", the field in which the two files differ.
-    #[serde(default)]
-    pub difference: Option<String>,
-    /// Milliseconds since it last showed that it is there.
-    pub heard_ms: Option<u64>,
-    /// Sessions agreed on: one, and one more for each new beginning of either gateway.
-    pub sessions: u64,
-    /// The hardware address of the next hop, once it is known.
-    pub next_hop: Option<String>,
-    /// Hellos of the other end that were taken. Each datagram to the address of this end is counted once: here, in
-    /// `segments`, in `received_packets` of the encapsulation, or in `refused`.
-    #[serde(default)]
-    pub hellos: u64,
-    /// Segments of management connections that were taken.
-    #[serde(default)]
-    pub segments: u64,
-    /// Datagrams that were not taken, by reason; those with none are left out.
-    pub refused: BTreeMap<String, u64>,
-}
-
 /// A length of time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Period(#[serde(with = "duration")] pub Duration);
@@ -621,90 +505,4 @@ pub struct OfSource {
     /// Milliseconds within which it must be confirmed.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
-}
-
-/// A packet to explain.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, clap::Args)]
-pub struct Question {
-    /// Source address
-    #[arg(long)]
-    pub src: Option<String>,
-    /// Destination address
-    #[arg(long)]
-    pub dst: Option<String>,
-    /// IP protocol, by name or number
-    #[arg(long, default_value = "tcp")]
-    pub protocol: String,
-    /// Source port
-    #[arg(long, value_name = "PORT")]
-    pub src_port: Option<u16>,
-    /// Destination port
-    #[arg(long, value_name = "PORT")]
-    pub dst_port: Option<u16>,
-    /// DS codepoint, by name or number
-    #[arg(long, default_value = "DF")]
-    pub dscp: String,
-    /// VLAN identifier [default: untagged]
-    #[arg(long)]
-    pub vlan: Option<u16>,
-    /// VLAN identifier of the second tag [default: none]
-    #[arg(long, value_name = "VLAN")]
-    #[serde(default)]
-    pub inner_vlan: Option<u16>,
-    /// "up" from the LAN to the WAN, or "down"
-    #[arg(long, default_value = "up")]
-    pub direction: String,
-    /// Source address of the tunnel that the packet is in; the other options then describe the inner packet
-    #[arg(long, value_name = "ADDRESS", requires = "tunnel_dst")]
-    #[serde(default)]
-    pub tunnel_src: Option<String>,
-    /// Destination address of that tunnel
-    #[arg(long, value_name = "ADDRESS", requires = "tunnel_src")]
-    #[serde(default)]
-    pub tunnel_dst: Option<String>,
-    /// Kind of that tunnel: ip, gre, vxlan, geneve, l2tp or gtp-u
-    #[arg(long, value_name = "KIND", default_value = "vxlan")]
-    #[serde(default)]
-    pub tunnel: String,
-}
-
-/// Why a packet belongs to the policy it belongs to.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Explanation {
-    /// The policy it belongs to; none if it passes unmanaged.
-    pub policy: Option<String>,
-    /// What is done with it.
-    pub action: String,
-    /// Why that policy.
-    pub why: String,
-    /// Every policy, in the order of precedence.
-    pub policies: Vec<Candidate>,
-    /// Bytes that the link is charged for packets of some lengths.
-    #[serde(default)]
-    pub charged: Vec<Charged>,
-    /// Live flows between these endpoints, if a gateway was asked.
-    #[serde(default)]
-    pub flows: Vec<Flow>,
-}
-
-/// Bytes that the link is charged for a packet.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Charged {
-    /// Bytes of the packet, from the IP header on.
-    pub ip_bytes: u32,
-    /// Bytes charged, with the overhead of the link.
-    pub bytes: u32,
-}
-
-/// A policy that may have matched.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Candidate {
-    /// Its name.
-    pub policy: String,
-    /// Its priority.
-    pub priority: i32,
-    /// Whether it matches.
-    pub matches: bool,
-    /// The first field that does not match.
-    pub differs_in: Option<String>,
 }

@@ -9,6 +9,7 @@ mod plane;
 mod port_alarms;
 mod port_lock;
 mod ports;
+mod refusal;
 mod report;
 mod seats;
 mod server;
@@ -21,7 +22,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_config::Findings;
 use tidegate_core::gateway::FlowSurvey;
 use tidegate_core::policy::{Class, PolicySet};
 use tidegate_dataplane::trunk::TrunkEnd;
@@ -34,6 +34,7 @@ pub(crate) use metrics::{Labels, Page, float, labels};
 pub(crate) use plane::Plane;
 pub(crate) use port_lock::PortLock;
 pub(crate) use ports::open;
+pub(crate) use refusal::Refusal;
 pub(crate) use seats::{Limits, Seats};
 pub(crate) use server::{PAGE, Server, Socket, answer, listen, serve, unknown};
 use trunk_report::Rates;
@@ -109,20 +110,6 @@ enum Live {
 struct Pending {
     before: Arc<Installed>,
     deadline: Instant,
-}
-
-/// The reason why a change was refused.
-pub(crate) enum Refusal {
-    /// Findings in the file.
-    Findings(Findings),
-    /// Another reason.
-    Failure(Failure),
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
 }
 
 /// Maximum number of long requests, waiting or in progress. An operator needs one, programs a few.
@@ -545,22 +532,6 @@ impl Installed {
         let mut changes = describe::changes(&self.running(), &next.config);
         changes.extend(trunks::other_keys(self, next));
         changes
-    }
-}
-
-impl Refusal {
-    /// True for a failure with this code.
-    fn is(&self, code: Code) -> bool {
-        matches!(self, Self::Failure(failure) if failure.code == code)
-    }
-
-    /// The refusal as a sentence, with its code and help.
-    pub(crate) fn text(&self) -> String {
-        let failure = match self {
-            Self::Findings(found) => &Failure::from(found),
-            Self::Failure(failure) => failure,
-        };
-        format!("{} [{}]; {}", failure.message, failure.code.name(), failure.help)
     }
 }
 

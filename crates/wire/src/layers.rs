@@ -3,7 +3,7 @@
 //! Splitting and completing checksums need more than `describe` tells. A header without a length and
 //! without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
-//! Source: the standards named in [`tunnel`] and `describe`.
+//! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and those named in [`tunnel`].
 //!
 //! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP payload is a tunnel on any port
 //! if a valid IP header ends at this offset inside it.

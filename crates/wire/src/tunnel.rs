@@ -6,7 +6,8 @@
 //! `bytes` always begins behind the outer IP header or the label stack. They may be the first part of
 //! a packet, of which `left` bytes follow in all.
 //!
-//! Source: the RFCs named at [`TunnelKind`].
+//! Source: RFC 2003, RFC 2473, RFC 2784, RFC 2890, RFC 7348, RFC 8926, RFC 2661 and RFC 4448. [`TunnelKind`] says of which
+//! kind each is.
 //!
 //! Differs: keepalives, control messages and inner packets without IP are not tunnelled IP. The outer
 //! headers describe these.

@@ -11,6 +11,7 @@ use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
+use super::each_way::EachWay;
 use super::{markings, rates, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -136,7 +137,7 @@ fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
 }
 
 /// What is written for each direction.
-fn each<T: Copy>(written: Option<&Spanned<raw::EachWay<T>>>) -> [Option<T>; 2] {
+fn each<T: Copy>(written: Option<&Spanned<EachWay<T>>>) -> [Option<T>; 2] {
     written.map_or([None; 2], |written| written.get_ref().0)
 }
 

@@ -54,9 +54,12 @@ impl Turns {
         self.credits[member.index()]
     }
 
-    /// `member` has sent `bytes`; or has got more credit, if these are negative.
+    /// `member` has sent `bytes`; or has got more credit, if these are negative. A member that never had a turn owes
+    /// nothing.
     pub(crate) fn charge(&mut self, member: Member, bytes: i64) {
-        self.credits[member.index()] -= bytes;
+        if let Some(credit) = self.credits.get_mut(member.index()) {
+            *credit -= bytes;
+        }
     }
 
     /// Removes `member` from `ring`, if it is there. No other ring may contain it.

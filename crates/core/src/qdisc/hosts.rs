@@ -266,8 +266,10 @@ impl Hosts {
         let law = self.laws.get_mut(member.index())?;
         let may = self.thin_acks && leaves == Leaves::Oldest;
         let head = self.lines.all.peek_flow(cx.pool, member).filter(|_| may);
-        let thins = head
-            .is_some_and(|head| only_acknowledges(head) && !cx.pool.hosts().keeps_acks(head.flow));
+        let thins = head.is_some_and(|head| {
+            let tracked = head.flow != FlowId::NONE && !cx.pool.hosts().keeps_acks(head.flow);
+            tracked && only_acknowledges(head)
+        });
         let merging = thins.then(|| Merging::new(cx.now, self.standing.target));
         let mut line = OfFlow { lines: &mut self.lines, member, merging };
         let packet = law.dequeue(&self.standing, cx, &mut line, leaves);

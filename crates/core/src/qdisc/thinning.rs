@@ -9,7 +9,8 @@
 //! `last` is the ACK that departed last. `fields` are the flags with ECE, CWR and the reserved bits (ACE of AccECN), the
 //! ECN field and the DS codepoint of IP, and the presence of timestamps. Hence no duplicate ACK, no ACK in front of a
 //! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks, an option
-//! that the gateway does not interpret, MPTCP or a digest, and for flows under ACK control.
+//! that the gateway does not interpret, MPTCP or a digest, and for flows under ACK control. A packet that the flow table
+//! has no entry for is never dropped: its line has packets of many flows.
 //!
 //! At most [`MOST`] ACKs become one. An ACK that has waited for longer than `patience` shows that the line carries less
 //! than that; then any number of ACKs becomes one.
@@ -22,7 +23,7 @@
 use std::time::Duration;
 
 use crate::flow::before;
-use crate::packet::{Ecn, Kind, Options, TcpFlags};
+use crate::packet::{Ecn, FlowId, FlowKey, Kind, Options, TcpFlags};
 use crate::{Packet, Time};
 
 /// ACKs that become one, where the line carries them. With a delayed ACK for every second segment, the sender may send
@@ -35,9 +36,11 @@ pub(super) const MOST: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Last(Option<Said>);
 
-/// What an ACK says beside its window and timestamps.
+/// What an ACK says beside its window and timestamps, and in which flow: a line may have ACKs of several.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Said {
+    flow: FlowId,
+    key: FlowKey,
     number: u32,
     fields: Fields,
 }
@@ -64,6 +67,8 @@ impl Last {
     pub(super) fn departs(&mut self, packet: &Packet) {
         if let Some(said) = said(packet) {
             self.0 = Some(said);
+        } else if packet.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::SYN)) {
+            self.0 = None;
         }
     }
 
@@ -71,8 +76,11 @@ impl Last {
     fn makes_redundant(self, packet: &Packet, next: &Packet) -> bool {
         let (Some(last), Some(this)) = (self.0, said(packet)) else { return false };
         let Some(next) = said(next) else { return false };
-        let fields = this.fields == last.fields && this.fields == next.fields;
-        fields
+        let alike = |other: Said| {
+            (other.flow, other.key, other.fields) == (this.flow, this.key, this.fields)
+        };
+        alike(last)
+            && alike(next)
             && !has_sack(packet)
             && before(last.number, this.number)
             && before(this.number, next.number)
@@ -121,7 +129,7 @@ fn said(packet: &Packet) -> Option<Said> {
         dscp: packet.dscp,
         timestamps: tcp.timestamps.is_some(),
     };
-    Some(Said { number: tcp.ack, fields })
+    Some(Said { flow: packet.flow, key: packet.key, number: tcp.ack, fields })
 }
 
 #[cfg(test)]
@@ -200,6 +208,25 @@ mod tests {
             assert!(!drops([ack(1), other(2), other(3)]));
             assert!(!drops([other(1), other(2), ack(3)]));
         }
+    }
+
+    /// Kills: an ACK that is compared with that of another flow, or of an earlier connection of its flow.
+    #[test]
+    fn an_ack_of_another_connection_makes_none_redundant() {
+        let other = |number| {
+            with(number, |packet, _| {
+                packet.flow = FlowId(9);
+                packet.key.src.port = 9;
+            })
+        };
+        assert!(drops([1, 2, 3].map(other)));
+        assert!(!drops([other(1), ack(2), ack(3)]) && !drops([ack(1), ack(2), other(3)]));
+        let again = |number| with(number, |packet, _| packet.key.src.port = 7);
+        assert!(!drops([again(1), ack(2), ack(3)]), "the number of a flow that has ended");
+        let mut last = Last::default();
+        last.departs(&ack(1));
+        last.departs(&with(0, |_, tcp| tcp.flags.0 |= TcpFlags::SYN));
+        assert!(!last.makes_redundant(&ack(2), &ack(3)), "the same addresses and ports once more");
     }
 
     /// Kills: `<=` for `<` on either side: duplicates that are dropped, or replace others.

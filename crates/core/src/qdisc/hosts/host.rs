@@ -11,9 +11,9 @@ pub(super) struct HostState {
     acks: First,
     new: First,
     bulk: First,
-    /// Charged bytes by which ACKs are ahead of other packets.
+    /// Charged bytes by which ACKs are ahead of other packets that wait.
     acks_ahead: i64,
-    /// Charged bytes by which new flows are ahead of bulk flows.
+    /// Charged bytes by which new flows are ahead of bulk flows that wait.
     new_ahead: i64,
     /// Frame bytes of all its flows.
     pub(super) bytes: Bytes,
@@ -68,16 +68,21 @@ impl HostState {
         }
     }
 
-    /// Notes that a packet of a ring has departed.
+    /// Notes that a packet of a ring has departed. A ring is ahead only of packets that wait behind it.
     pub(super) fn sent(&mut self, place: Place, cost: i64) {
-        match place {
-            Place::Acks => self.acks_ahead += cost,
-            Place::New => self.new_ahead += cost,
-            Place::Bulk => self.new_ahead = (self.new_ahead - cost).max(0),
-        }
-        if place != Place::Acks {
-            self.acks_ahead = (self.acks_ahead - cost).max(0);
-        }
+        let bulk = self.bulk.member().is_some();
+        let other = bulk || self.new.member().is_some();
+        self.acks_ahead = match place {
+            Place::Acks if other => self.acks_ahead + cost,
+            Place::Acks => 0,
+            Place::New | Place::Bulk => (self.acks_ahead - cost).max(0),
+        };
+        self.new_ahead = match place {
+            Place::New if bulk => self.new_ahead + cost,
+            Place::New => 0,
+            Place::Acks => self.new_ahead,
+            Place::Bulk => (self.new_ahead - cost).max(0),
+        };
     }
 }
 

@@ -93,6 +93,27 @@ fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     assert!(bulk.abs_diff(new) < 8 * FULL, "{bulk} and {new}");
 }
 
+/// Kills: a ring that is ahead of packets that did not wait.
+#[test]
+fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
+    let mut bench = bench();
+    for number in 0..10_000 {
+        bench.kind.tcp = Some(ack(number));
+        bench.enqueue_of(1, 9, 60);
+        assert!(bench.dequeue().is_some());
+        bench.kind.tcp = None;
+        bench.enqueue_of(1, 10 + number % 100, 200);
+        assert!(bench.dequeue().is_some());
+    }
+    serve(&mut bench, &[(1, 1), (1, 2)], 30);
+    for tcp in [Some(ack(10_001)), None] {
+        bench.kind.tcp = tcp;
+        bench.enqueue_of(1, if tcp.is_some() { 9 } else { 120 }, 300);
+        let first = [(); 2].map(|()| bench.dequeue().unwrap().1);
+        assert!(first.contains(&300), "{first:?}");
+    }
+}
+
 /// RFC 8290, section 4.2, last paragraph, within a host.
 ///
 /// Kills: a flow of data that stays new by sending just in time; an ACK line that is treated like it.

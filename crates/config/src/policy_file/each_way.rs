@@ -1,0 +1,64 @@
+//! A quantity of the policy file that is the same in both directions, or is given for each.
+
+use serde_json::{Value, json};
+use tidegate_core::Rate;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::raw::{DelayBounds, Rates};
+use crate::diagnostic::Findings;
+use crate::read::{Node, Read};
+use crate::values::Period;
+
+/// A quantity for both directions, or for each its own.
+#[derive(Clone, Debug)]
+pub(crate) struct EachWay<T>(pub(crate) [Option<T>; 2]);
+
+/// A quantity that may be given for each direction on its own.
+pub(crate) trait OfWays: Read + Clone {
+    /// The table that gives it for each.
+    type Table: Read;
+
+    /// What `table` says, up and down.
+    fn ways(table: Self::Table) -> [Option<Spanned<Self>>; 2];
+}
+
+impl OfWays for Rate {
+    type Table = Rates;
+
+    fn ways(table: Rates) -> [Option<Spanned<Self>>; 2] {
+        [table.up, table.down]
+    }
+}
+
+impl OfWays for Period {
+    type Table = DelayBounds;
+
+    fn ways(table: DelayBounds) -> [Option<Spanned<Self>>; 2] {
+        [table.up, table.down]
+    }
+}
+
+impl<T: OfWays> Read for EachWay<T> {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        if !matches!(node.get_ref(), DeValue::Table(_)) {
+            let both = T::read(node, found)?;
+            return Some(Self([Some(both.clone()), Some(both)]));
+        }
+        let table = T::Table::read(node, found)?;
+        Some(Self(T::ways(table).map(|each| each.map(Spanned::into_inner))))
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [T::schema(), T::Table::schema()] })
+    }
+
+    fn canonical(node: &Node<'_>) -> toml::Value {
+        let DeValue::Table(_) = node.get_ref() else { return T::canonical(node) };
+        let table = T::Table::canonical(node);
+        match (table.get("up"), table.get("down")) {
+            (Some(up), Some(down)) if up == down => up.clone(),
+            _ => table,
+        }
+    }
+}
