@@ -229,7 +229,12 @@ impl<S: Socket> PacketPort<S> {
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         frame::write_back(&self.memory, pool, &packet);
-        let Frame { offset, vnet } = self.memory.frame(&packet);
+        let frame = self.memory.frame(&packet);
+        if frame.is_none() {
+            self.counters.drops.count(Reason::Refused);
+            return pool.release(packet);
+        }
+        let Frame { offset, vnet } = frame;
         if vnet.is_to_be_split() {
             self.send_super(pool, packet);
         } else {

@@ -3,7 +3,7 @@
 //! A link of 500 kbit/s takes a second for a super-packet of 64 KiB. Of frames, others can depart in between.
 //!
 //! Source: Linux, tc-cake(8), `split-gso`.
-//! Differs: the rate of the link decides, and a super-packet stays whole if the pool has no room for its frames.
+//! Differs: the rate of the link decides, and a super-packet stays whole if its frames would make buffers scarce.
 
 use std::collections::VecDeque;
 
@@ -35,13 +35,12 @@ pub(crate) fn cut(
     }
 }
 
-/// The frames of a super-packet. `None` for a single frame, for one that cannot be cut, and without buffers for all.
+/// The frames of a super-packet. `None` for a single frame, for one that cannot be cut, and where buffers would be scarce.
 fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option<Vec<Vec<u8>>> {
     let (described, vnet) = (&pool[packet], memory.frame(packet).vnet);
     let size = vnet.segment_size().filter(|_| described.segments > 1 && !vnet.is_fragmented())?;
-    let used = usize::try_from(pool.in_use()).ok()?;
     let more = usize::from(described.segments).saturating_sub(1);
-    if pool.capacity().saturating_sub(used) < more {
+    if pool.room() < more {
         return None;
     }
     let transport = vnet.checksum_span().map(|(start, _)| start);
@@ -119,11 +118,11 @@ mod tests {
         assert_eq!((bytes, pool.in_use()), (payload, 0));
     }
 
-    /// Kills: frames that are lost as there are no buffers for them.
+    /// Kills: frames that are lost as there are no buffers for them; frames that take the buffers kept for others.
     #[test]
-    fn without_buffers_for_all_its_frames_a_super_packet_stays_whole() {
-        let payload = 10 * usize::from(MSS);
-        for (buffers, frames) in [(10, 10), (9, 1)] {
+    fn a_super_packet_whose_frames_would_make_buffers_scarce_stays_whole() {
+        for (buffers, segments, frames) in [(16, 14, 14), (16, 15, 1), (16, 16, 1), (16, 17, 1)] {
+            let payload = segments * usize::from(MSS);
             let (mut pool, _, mut out) = cut_of(payload, buffers);
             assert_eq!(out.len(), frames);
             let all: u32 = out.iter().map(|it| tcp(&pool, it).payload).sum();

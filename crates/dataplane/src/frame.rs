@@ -2,12 +2,14 @@
 
 #[cfg(test)]
 mod acks;
+#[cfg(test)]
+mod unfinished;
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
-use tidegate_wire::{Checksum, cut, describe_innermost, rewrite, segment};
+use tidegate_wire::{Checksum, cut, describe_innermost, finish_checksum, rewrite, segment};
 
-use crate::memory::PacketMemory;
+use crate::memory::{Frame, PacketMemory};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
@@ -28,7 +30,8 @@ pub(crate) fn arrive(
     if let Some(size) = memory.frame(packet).vnet.segment_size().filter(|_| !is_part) {
         (described.segments, described.segment) = (segments(described, size), size);
     }
-    if memory.frame(packet).vnet.partial_checksum() && !is_part {
+    let finished = finish_other(memory, packet, described);
+    if memory.frame(packet).vnet.partial_checksum() && !is_part && !finished {
         // Nobody but this machine sees the checksum as it is.
         described.checksum = 0;
     }
@@ -44,6 +47,26 @@ pub(crate) fn arrive(
     }
     counters.received += 1;
     counters.received_bytes += u64::from(len);
+}
+
+/// Finishes an unfinished checksum of a frame with TCP that is not of the TCP header. Returns `true` if it did.
+///
+/// An unfinished checksum is taken for that of the TCP header from here on. The kernel leaves an outer UDP checksum
+/// unfinished if the inner one is finished. Of a super-packet it leaves the innermost one.
+///
+/// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has one unfinished checksum at most.
+fn finish_other(memory: &PacketMemory, packet: &PacketId, described: &Packet) -> bool {
+    let Frame { offset, vnet } = memory.frame(packet);
+    let Some((start, field)) = vnet.checksum_span() else { return false };
+    let other = described.tcp.is_some() && start != usize::from(described.transport_offset);
+    if !other || vnet.segment_size().is_some() {
+        return false;
+    }
+    let finished = finish_checksum(&mut memory.bytes_mut(packet, described.len), start, field);
+    if finished {
+        memory.set_frame(packet, Frame { offset, vnet: vnet.finished() });
+    }
+    finished
 }
 
 /// The link-layer source address of `frame`; zero if the frame is too short to have one.
@@ -67,14 +90,14 @@ fn segments(packet: &Packet, size: u16) -> u16 {
     u16::try_from(segments).unwrap_or(u16::MAX)
 }
 
-/// Makes a frame of another, as the pool says: a copy, or of data an ACK of its own.
+/// Makes a frame of another, as the pool says: a copy, or of data an ACK of its own. Where no ACK can be made of the
+/// data, the other packet has [no frame](Frame::NONE).
 pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
     memory.copy(copy, |whole, part, vnet| {
         if copy.len < copy.whole {
-            cut(whole, part, checksum(vnet));
-            return vnet.single();
+            return cut(whole, part, checksum(vnet)).then(|| vnet.single());
         }
-        vnet
+        Some(vnet)
     });
 }
 
@@ -143,7 +166,7 @@ mod tests {
         for (vnet, checksum, frames) in
             [(partial, false, (2, 1_000)), (VnetHeader::default(), true, (1, 0))]
         {
-            memory.set_frame(&packet, crate::memory::Frame { offset: 0, vnet });
+            memory.set_frame(&packet, Frame { offset: 0, vnet });
             memory.buffer_mut(&packet)[..bytes.len()].copy_from_slice(&bytes);
             let len = u32::try_from(bytes.len()).unwrap();
             arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());

@@ -31,6 +31,15 @@ pub struct Frame {
     pub vnet: VnetHeader,
 }
 
+impl Frame {
+    /// No frame: the packet has no bytes, and a port drops it.
+    pub(crate) const NONE: Self = Self { offset: u32::MAX, vnet: VnetHeader::NONE };
+
+    pub(crate) const fn is_none(&self) -> bool {
+        self.offset == u32::MAX
+    }
+}
+
 impl PacketMemory {
     /// Bytes of the smallest buffer: room for a frame of 1500 bytes and what ports put before it.
     pub const SMALLEST: u32 = 2_048;
@@ -125,11 +134,12 @@ impl PacketMemory {
     }
 
     /// Gives slot `copy.to` a frame that begins as that of slot `copy.from` does; then `finish` is given
-    /// the whole of the latter, the former, and how what is left to do to it is said.
+    /// the whole of the latter, the former, and how what is left to do to it is said. If it returns `None`, the slot
+    /// gets [no frame](Frame::NONE).
     pub(crate) fn copy(
         &self,
         copy: &FrameCopy,
-        finish: impl FnOnce(&[u8], &mut [u8], VnetHeader) -> VnetHeader,
+        finish: impl FnOnce(&[u8], &mut [u8], VnetHeader) -> Option<VnetHeader>,
     ) {
         let mut area = self.area.borrow_mut();
         let Frame { offset, vnet } = self.frames[copy.from].get();
@@ -140,7 +150,7 @@ impl PacketMemory {
         let part = &mut to[part];
         part.copy_from_slice(head);
         let vnet = finish(whole, part, vnet);
-        self.frames[copy.to].set(Frame { offset, vnet });
+        self.frames[copy.to].set(vnet.map_or(Frame::NONE, |vnet| Frame { offset, vnet }));
     }
 
     /// Where the buffer of `packet` begins.

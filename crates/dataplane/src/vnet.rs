@@ -28,6 +28,10 @@ const GSO_ECN: u8 = 0x80;
 const SCTP_CHECKSUM: u16 = 8;
 
 impl VnetHeader {
+    /// Nothing was left to do.
+    pub(crate) const NONE: Self =
+        Self { flags: 0, gso_type: 0, hdr_len: 0, gso_size: 0, csum_start: 0, csum_offset: 0 };
+
     /// Its length before a frame.
     pub const LEN: usize = size_of::<Self>();
 
@@ -85,6 +89,12 @@ impl VnetHeader {
     #[must_use]
     pub(crate) const fn single(self) -> Self {
         Self { gso_type: GSO_NONE, gso_size: 0, hdr_len: 0, ..self }
+    }
+
+    /// The header after the checksum was finished.
+    #[must_use]
+    pub(crate) const fn finished(self) -> Self {
+        Self { flags: self.flags & !NEEDS_CSUM, csum_start: 0, csum_offset: 0, ..self }
     }
 
     /// The header to send with: without what only a receiver is told.

@@ -4,17 +4,18 @@
 //! segment with a right checksum has the complement of its pseudo header as its sum. Outer checksums use that sum.
 
 use tidegate_core::Packet;
-use tidegate_core::packet::Outer;
+use tidegate_core::packet::{Network, Outer};
 
 use crate::checksum;
-use crate::describe::{describe_innermost, pppoe_session};
+use crate::describe::{behind_link, describe_innermost, pppoe_session};
+use crate::ethertype;
 use crate::layers::{Kind, Layer, Layers};
 use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 
 /// Makes of `head`, the first bytes of the TCP segment `frame`, a segment without payload; says
-/// whether it could.
+/// whether it could. If not, `head` is as it was.
 ///
-/// The lengths in the headers of PPPoE, tunnels and IP, and the checksums, follow; sequence number and control
+/// The lengths of IEEE 802.3, PPPoE, tunnels and IP, and the checksums, follow; sequence number and control
 /// bits are for [`rewrite`](crate::rewrite()) to say. A wrong checksum stays wrong by the same amount, so
 /// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
 /// [left to a NIC](Checksum::Partial). In that case the checksums of outer UDP headers are made from scratch, as
@@ -36,14 +37,16 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     let header_len = u32::from(*frame.get(at + 12)? >> 4) * 4;
     let starts = at + usize::try_from(header_len).ok()?;
     let bytes = frame.get(starts..)?.get(..usize::try_from(payload).ok()?)?;
-    head.get_mut(starts..)?.fill(0);
-    shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
     let layers = Layers::described(frame, packet);
     let (innermost, others) = layers.all().split_last()?;
-    if innermost.kind != Kind::Tcp || innermost.at != at {
+    if innermost.kind != Kind::Tcp || innermost.at != at || !can_shorten(frame, others, starts) {
         return None;
     }
-    let mut inside = Inside::of_tcp(head, others.last()?, [innermost.end, starts], at)?;
+    let link = LinkLengths::of(frame, starts)?;
+    let mut inside = Inside::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
+    // From here on `head` changes, and nothing can fail any more.
+    head.get_mut(starts..)?.fill(0);
+    shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
     for (number, layer) in others.iter().enumerate().rev() {
         let new = u16::try_from(starts.checked_sub(layer.at)?).ok()?;
         match layer.kind {
@@ -55,12 +58,32 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
             }
             Kind::Udp => {
                 let ip = others.get(number.checked_sub(1)?)?;
-                inside.shorten_udp(head, (ip, layer), new, checksum)?;
+                inside.shorten_udp((frame, head), (ip, layer), new, checksum)?;
             }
             _ => return None,
         }
     }
-    shorten_pppoe(frame, head, starts)
+    link.write(head)
+}
+
+/// Returns `true` if each of the headers `others` can state that its payload ends at `starts`.
+fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
+    others.iter().enumerate().all(|(number, layer)| {
+        let new = starts.checked_sub(layer.at).and_then(|new| u16::try_from(new).ok());
+        let shortest = match layer.kind {
+            Kind::Ipv4 => V4,
+            Kind::Ipv6 => V6,
+            Kind::Udp => {
+                let ip = number.checked_sub(1).and_then(|before| others.get(before));
+                if ip.and_then(|ip| ip.pseudo_header(frame, Kind::Udp, 0)).is_none() {
+                    return false;
+                }
+                UDP
+            }
+            _ => return false,
+        };
+        new.is_some_and(|new| new >= shortest)
+    })
 }
 
 /// Makes the checksum of the TCP header at `at` that of a segment without `payload`, of `lengths` before and after.
@@ -92,17 +115,21 @@ struct Inside {
     change: u16,
     /// Bytes from this offset on have the one's complement sum `sum` once all checksums are finished.
     from: usize,
+    /// Bytes of the old frame up to this offset are in `change`.
+    end: usize,
     sum: u16,
 }
 
 impl Inside {
     /// The TCP segment from `at` on, which ended at the first of `ends` and now ends at the second. `ip` is the IP
     /// header before it.
-    fn of_tcp(head: &[u8], ip: &Layer, ends: [usize; 2], at: usize) -> Option<Self> {
+    fn of_tcp(frame: &[u8], ip: &Layer, ends: [usize; 2], at: usize) -> Option<Self> {
+        let [end, _] = ends;
         let [old, new] = ends.map(|end| end.checked_sub(at));
         let (old, new) = (old?, new?);
-        let sum = !ip.pseudo_header(head, Kind::Tcp, new)?;
-        Some(Self { change: change(new.try_into().ok()?, old.try_into().ok()?), from: at, sum })
+        let sum = !ip.pseudo_header(frame, Kind::Tcp, new)?;
+        let change = change(new.try_into().ok()?, old.try_into().ok()?);
+        Some(Self { change, from: at, end, sum })
     }
 
     /// Notes that a word, or two, changed from `old` to `new`.
@@ -110,10 +137,23 @@ impl Inside {
         self.change = checksum::add(self.change, [change(old, new)]);
     }
 
-    /// Makes the UDP header `udp` behind `ip` that of a datagram of `new` bytes.
+    /// Notes that the trailer behind the inner packet leaves the datagram `udp`.
+    ///
+    /// Source: RFC 1071, section 2(B): behind an odd number of bytes, the bytes of a sum change places.
+    fn leave_trailer(&mut self, frame: &[u8], udp: &Layer) {
+        let trailer = frame.get(self.end..udp.end).unwrap_or_default();
+        if !trailer.is_empty() {
+            let sum = checksum::sum(0, trailer);
+            let is_odd = (self.end - udp.at) % 2 == 1;
+            let sum = if is_odd { sum.swap_bytes() } else { sum };
+            self.change = checksum::add(self.change, [!sum]);
+        }
+    }
+
+    /// Makes the UDP header `udp` behind `ip` that of a datagram of `new` bytes, in `head` of the old `frame`.
     fn shorten_udp(
         &mut self,
-        head: &mut [u8],
+        (frame, head): (&[u8], &mut [u8]),
         (ip, udp): (&Layer, &Layer),
         new: u16,
         checksum: Checksum,
@@ -130,6 +170,7 @@ impl Inside {
         let sum = match checksum {
             Checksum::Finished => {
                 self.add(old, new.into());
+                self.leave_trailer(frame, udp);
                 checksum::update(sum, u16::MAX, self.change)
             }
             Checksum::Partial => {
@@ -141,7 +182,7 @@ impl Inside {
         // Zero would say that there is none (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         write(header::<8>(head, udp.at)?, UDP_CHECKSUM, sum);
-        *self = Self { change: change(new.into(), old), from: udp.at, sum: !pseudo };
+        *self = Self { change: change(new.into(), old), from: udp.at, end: udp.end, sum: !pseudo };
         Some(())
     }
 }
@@ -158,17 +199,46 @@ fn shorten_v4(header: &mut [u8; 20], total: u16) {
     write(header, 10, checksum::update(read(header, 10), old, total));
 }
 
-/// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes.
-fn shorten_pppoe(frame: &[u8], head: &mut [u8], starts: usize) -> Option<()> {
-    if let Some(at) = pppoe_session(frame) {
-        let behind = starts.checked_sub(at + PPPOE)?;
-        write(header::<PPPOE>(head, at)?, 4, u16::try_from(behind).ok()?);
+/// The lengths before the IP header: of PPPoE and of an IEEE 802.3 frame. Each is the offset of its field and the new length.
+struct LinkLengths([Option<(usize, u16)>; 2]);
+
+impl LinkLengths {
+    /// The lengths of `frame` if its TCP header ends at `starts`.
+    ///
+    /// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes. RFC 1042, header
+    /// format: the length of IEEE 802.3 counts LLC, SNAP and data.
+    fn of(frame: &[u8], starts: usize) -> Option<Self> {
+        let length = |field: usize, behind: usize| {
+            Some((field, u16::try_from(starts.checked_sub(behind)?).ok()?))
+        };
+        let pppoe = match pppoe_session(frame) {
+            Some(at) => Some(length(at + 4, at + PPPOE)?),
+            None => None,
+        };
+        let snap = match behind_link(frame) {
+            Some((Network::Ipv4 | Network::Ipv6, span, field)) if field < ethertype::SMALLEST => {
+                let llc = span.start.checked_sub(SNAP)?;
+                Some(length(llc.checked_sub(2)?, llc)?)
+            }
+            _ => None,
+        };
+        Some(Self([pppoe, snap]))
     }
-    Some(())
+
+    fn write(&self, head: &mut [u8]) -> Option<()> {
+        for (field, length) in self.0.into_iter().flatten() {
+            write(header::<2>(head, field)?, 0, length);
+        }
+        Some(())
+    }
 }
 
-/// Bytes of an IPv6 header.
+/// Bytes of headers.
+const V4: u16 = 20;
 const V6: u16 = 40;
+const UDP: u16 = 8;
+/// Bytes of LLC and SNAP (RFC 1042).
+const SNAP: usize = 8;
 /// Where the checksum of UDP stands.
 const UDP_CHECKSUM: usize = 6;
 /// Bytes of a PPPoE header, without PPP.

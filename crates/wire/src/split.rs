@@ -13,7 +13,8 @@ use crate::vlan::VlanTag;
 /// is that of the innermost TCP or UDP header. `transport` is the offset of this header, if the kernel gives it. The
 /// checksums of `frame` may be unfinished.
 ///
-/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets.
+/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets. Also `None` if the headers
+/// of all frames together are more than 16 times as long as the super-packet.
 ///
 /// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and `gre_gso_segment`: FIN and PSH
 /// are of the last, CWR of the first; an outer UDP checksum of zero stays zero.
@@ -59,6 +60,9 @@ fn cut(whole: &[u8], layers: &Layers, size: u16) -> Option<Vec<Vec<u8>>> {
     let (headers, payload) = whole.split_at_checked(transport.at.checked_add(header)?)?;
     let size = usize::from(size.max(1));
     let count = payload.len().div_ceil(size).max(1);
+    if headers.len().checked_mul(count)? > MOST_HEADERS * whole.len() {
+        return None;
+    }
     let piece = |number: usize| {
         let from = number * size;
         let payload = payload.get(from..payload.len().min(from + size)).unwrap_or_default();
@@ -231,6 +235,10 @@ fn set(packet: &mut [u8], at: usize, word: u16) -> Option<()> {
     packet.get_mut(at..at.checked_add(2)?)?.copy_from_slice(&word.to_be_bytes());
     Some(())
 }
+
+/// Bytes of headers in all frames of a super-packet, for each of its bytes. A forged one with long headers and segments
+/// of one byte would take hundreds of megabytes. Real segments are as long as their headers at least: at most one.
+const MOST_HEADERS: usize = 16;
 
 /// Bytes of headers.
 const ETHERNET: usize = 14;

@@ -104,6 +104,71 @@ fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     }
 }
 
+/// Kills: a trailer left in an outer checksum; one behind an odd number of bytes taken for one behind an even number; one
+/// taken out twice, or out of a checksum that never had it.
+#[test]
+fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
+    const TRAILER: [u8; 3] = [1, 2, 3];
+    let ethernet = [Kind::Vxlan, Kind::Geneve];
+    for n in 0..16_usize {
+        let (first, second, v6) = (n / 2 % 2, n / 4 % 2, n / 8 == 1);
+        let payload: u8 = if n % 2 == 0 { 98 } else { 99 };
+        let payload: Vec<u8> = (0..payload).collect();
+        let [plain, mut data] = [&[][..], &payload].map(|it| built(it, v6, &[]));
+        data.extend(TRAILER);
+        let [plain, data] = [(plain, &[][..]), (data, &TRAILER)].map(|(bytes, trailer)| {
+            let inner = wrap(&bytes, ethernet[first], v6).bytes();
+            let outer = [&inner, trailer].concat();
+            [inner, wrap(&outer, ethernet[second], !v6).bytes()]
+        });
+        for (expected, frame) in plain.into_iter().zip(data) {
+            let mut head = frame[..expected.len()].to_vec();
+            assert!(cut(&frame, &mut head, Checksum::Finished));
+            assert_eq!(head, expected, "{first} {second} {v6} {}", payload.len());
+        }
+    }
+}
+
+/// Kills: a length of IEEE 802.3 that still counts the data.
+#[test]
+fn the_length_of_an_ieee_802_3_frame_follows() {
+    for (tags, tunnels) in [(0, vec![]), (1, vec![]), (2, vec![]), (1, vec![(Kind::Vxlan, false)])]
+    {
+        let [expected, frame] =
+            [&[][..], &[7; 99]].map(|it| snap(&built(it, false, &tunnels), tags));
+        let mut head = frame[..expected.len()].to_vec();
+        assert!(cut(&frame, &mut head, Checksum::Finished), "{tags} {tunnels:?}");
+        assert_eq!(head, expected, "{tags} {tunnels:?}");
+    }
+}
+
+/// `frame`, from its outermost IP header on, behind so many VLAN tags, a length, LLC and SNAP.
+fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
+    let ip = frame.windows(4).position(|it| it[0] == 0x45 && it[1] == 0).unwrap();
+    let length = u16::try_from(8 + frame.len() - ip).unwrap().to_be_bytes();
+    let llc = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    [&frame[..12], &[0x81, 0, 0, 7].repeat(tags), &length, &llc, &frame[ip..]].concat()
+}
+
+/// Kills: bytes written before it is known that no ACK can be cut.
+#[test]
+fn where_no_ack_can_be_cut_nothing_changes() {
+    let data = [1; 99];
+    let mut routed = Frame::tcp("[fd00::1]:5".parse().unwrap(), "[fd00::2]:6".parse().unwrap());
+    routed.payload = data.to_vec();
+    // A routing header of an unknown type with a segment left: the last destination is unknown.
+    routed.ip_mut().unwrap().extensions = vec![(43, vec![0, 0, 99, 1, 0, 0, 0, 0])];
+    let mut frames = vec![routed.bytes(), built(&data, false, &[(Kind::GtpU, false)])];
+    frames.push(wrap(&routed.bytes(), Kind::Vxlan, false).bytes());
+    for frame in frames {
+        assert!(described(&frame).tcp.is_some());
+        let before = frame[..frame.len() - data.len()].to_vec();
+        let mut head = before.clone();
+        assert!(!cut(&frame, &mut head, Checksum::Finished));
+        assert_eq!(head, before);
+    }
+}
+
 /// Kills: an unfinished inner checksum counted in the outer one.
 #[test]
 fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {

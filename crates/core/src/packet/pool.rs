@@ -389,7 +389,17 @@ impl PacketPool {
     /// Whether seven of eight slots are in use: what would wait had better be dropped now.
     #[must_use]
     pub fn is_scarce(&self) -> bool {
-        slot(self.in_use) > self.slots.len() / 8 * 7
+        slot(self.in_use) > self.scarce_line()
+    }
+
+    /// Slots that can be taken before they are [scarce](Self::is_scarce).
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.scarce_line().saturating_sub(slot(self.in_use))
+    }
+
+    const fn scarce_line(&self) -> usize {
+        self.slots.len() / 8 * 7
     }
 
     /// Packets there can be.

@@ -487,3 +487,16 @@ proptest! {
         }
     }
 }
+
+/// Kills: a frame of zero bytes offered to the kernel.
+#[test]
+fn a_packet_without_a_frame_is_dropped_and_counted() {
+    let mut bench = Bench::new(2);
+    let packet = bench.pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
+    bench.port.memory.set_frame(&packet, Frame::NONE);
+    bench.port.send(&mut bench.pool, packet);
+    bench.port.flush(&mut bench.pool);
+    assert!(bench.port.socket.sent.borrow().is_empty());
+    assert_eq!(bench.port.counters.drops.of(Reason::Refused), 1);
+    assert_eq!(bench.pool.in_use(), 0);
+}

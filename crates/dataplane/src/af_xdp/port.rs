@@ -159,7 +159,12 @@ impl Port for AfXdp {
             return pool.release(packet);
         }
         frame::write_back(&self.memory, pool, &packet);
-        let (len, offset) = (pool[&packet].len, self.memory.frame(&packet).offset);
+        let (len, frame) = (pool[&packet].len, self.memory.frame(&packet));
+        if frame.is_none() {
+            self.counters.drops.count(Reason::Refused);
+            return pool.release(packet);
+        }
+        let offset = frame.offset;
         let addr = self.chunks.address(pool.lend(packet), offset);
         if let Some(tx) = &mut self.sockets[0].tx {
             tx.push(libc::xdp_desc { addr, len, options: 0 });

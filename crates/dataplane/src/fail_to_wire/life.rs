@@ -1,7 +1,7 @@
 //! The shared memory between the gateway and its programs: the deadline, and counts of earlier runs.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,11 @@ impl Life {
 
     /// Maps the single entry of `map`, which is an array with `BPF_F_MMAPABLE`.
     pub(super) fn of(map: &MapData) -> io::Result<Self> {
-        let mapping = Mapping::of(map.fd().as_fd(), 0, Self::BYTES)?;
+        Self::map(map.fd().as_fd())
+    }
+
+    fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
+        let mapping = Mapping::of(file, 0, Self::BYTES)?;
         Ok(Self { words: mapping.at(0, 1)?, _mapping: mapping })
     }
 
@@ -57,6 +61,15 @@ impl Life {
         carried
     }
 
+    /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version had such a map.
+    pub(super) fn carried_in(map: BorrowedFd<'_>, size: usize) -> Option<io::Result<Bypassed>> {
+        match size {
+            Self::BYTES => Some(Self::map(map).map(|life| life.carried())),
+            FORMER_BYTES => Some(former_carried(map)),
+            _ => None,
+        }
+    }
+
     /// Stores the counts of earlier programs on this port.
     pub(super) fn carry(&self, mut counts: Bypassed) {
         for (reason, [frames, bytes]) in (0..).zip(self.counts()) {
@@ -74,5 +87,60 @@ impl Life {
     fn words(&self) -> &[AtomicU64; Self::WORDS] {
         // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only read.
         unsafe { self.words.as_ref() }
+    }
+}
+
+/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for each of its reasons.
+fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
+    let mapping = Mapping::of(file, 0, FORMER_BYTES)?;
+    let words: NonNull<[AtomicU64; FORMER_WORDS]> = mapping.at(0, 1)?;
+    // SAFETY: the words lie in the mapping, which lives until the end of this function. The programs only read.
+    let [_, counts @ ..] = unsafe { words.as_ref() };
+    let mut carried = Bypassed::default();
+    for (reason, frames) in (0..).zip(counts) {
+        if let Some(count) = carried.of(reason) {
+            *count = FrameCount { frames: frames.load(Ordering::Relaxed), bytes: 0 };
+        }
+    }
+    Ok(carried)
+}
+
+/// Words of `struct life` in earlier versions, and its bytes.
+const FORMER_WORDS: usize = 4;
+const FORMER_BYTES: usize = size_of::<[AtomicU64; FORMER_WORDS]>();
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+
+    use super::*;
+
+    /// A file in memory in place of a map.
+    fn map_of(words: &[u64]) -> File {
+        // SAFETY: the name ends in a zero, and nobody else has the new file descriptor.
+        let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"life".as_ptr(), 0)) };
+        words.iter().for_each(|word| file.write_all(&word.to_ne_bytes()).unwrap());
+        file
+    }
+
+    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames taken for bytes.
+    #[test]
+    fn counts_of_an_earlier_version_stay_after_an_upgrade() {
+        let frames = |frames| FrameCount { frames, bytes: 0 };
+        let of = |words: &[u64]| {
+            Life::carried_in(map_of(words).as_fd(), size_of_val(words)).map(Result::unwrap)
+        };
+        let former = Bypassed {
+            told: frames(5),
+            silent: frames(6),
+            no_socket: frames(7),
+            ..Bypassed::default()
+        };
+        assert_eq!(of(&[99, 5, 6, 7]), Some(former));
+        let now = of(&[99, 5, 50, 6, 60, 7, 70, 8, 80]).unwrap();
+        assert_eq!(now.idle, FrameCount { frames: 8, bytes: 80 });
+        assert_eq!(of(&[99, 5, 6]), None);
     }
 }

@@ -120,10 +120,7 @@ impl Found {
 
     fn bypassed(&self) -> Bypassed {
         let counts = self.program.map("bypassed").and_then(counts).unwrap_or_default();
-        let life = self.program.map("life").filter(|map| {
-            map.info().is_ok_and(|info| usize::try_from(info.value_size()) == Ok(Life::BYTES))
-        });
-        let carried = life.and_then(|map| Life::of(&map).ok()).map(|life| life.carried());
+        let carried = self.program.map("life").and_then(|map| carried(&map));
         counts.and(carried.unwrap_or_default())
     }
 
@@ -142,6 +139,12 @@ impl Found {
             done => done,
         }
     }
+}
+
+/// The counts of programs before this one in its map `life`, of this version or an earlier one.
+fn carried(life: &MapData) -> Option<Bypassed> {
+    let size = usize::try_from(life.info().ok()?.value_size()).ok()?;
+    Life::carried_in(life.fd().as_fd(), size)?.ok()
 }
 
 /// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the first

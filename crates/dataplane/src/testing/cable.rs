@@ -70,6 +70,9 @@ impl Port for Cable {
 
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId) {
         frame::write_back(&self.memory, pool, &packet);
+        if self.memory.frame(&packet).is_none() {
+            return pool.release(packet);
+        }
         let mut bytes = self.spare.borrow_mut().pop_front().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(&self.memory.bytes(&packet, pool[&packet].len));

@@ -49,7 +49,7 @@ proptest! {
     fn a_super_packet_is_what_its_segments_are_together(
         v6 in any::<bool>(), udp in any::<bool>(), payload in 0usize..9_000, size in 1u16..1_500, flags in any::<u8>(),
     ) {
-        let size = size.max(u16::try_from(payload / 60).unwrap()).max(1);
+        let size = size.max(u16::try_from(payload / 60).unwrap()).max(8);
         let mut whole = frame(v6, udp, payload);
         if let Some(tcp) = whole.tcp_mut() {
             (tcp.flags, tcp.seq) = (TcpFlags(flags & !TcpFlags::SYN), u32::MAX - 1_000);
@@ -124,6 +124,20 @@ proptest! {
             let _ = frames(&bytes, size, transport);
         }
         let _ = fragments(&bytes, fits);
+    }
+}
+
+/// Kills: a forged super-packet of which each byte gets headers of its own; a real one refused.
+#[test]
+fn no_frames_are_made_that_are_headers_for_the_most_part() {
+    let mut whole = frame(false, false, 60_000);
+    whole.tcp_mut().unwrap().options = vec![1; 40];
+    let (headers, bytes) = (20 + 20 + 40, packet(&whole).0);
+    let most = MOST_HEADERS * bytes.len() / headers;
+    for (size, cut) in [(1, false), (4, false), (60_000_usize.div_ceil(most), true), (200, true)] {
+        assert!((60_000_usize.div_ceil(size) <= most) == cut, "{size}");
+        let pieces = segments(&bytes, u16::try_from(size).unwrap(), None);
+        assert_eq!(pieces.map(|it| it.len()), cut.then(|| 60_000_usize.div_ceil(size)), "{size}");
     }
 }
 
