@@ -13,7 +13,7 @@ use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Overhead};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowKey, Network, Outer, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
@@ -34,6 +34,8 @@ struct Run {
     isn: u32,
     /// The VLAN of its connection up and down.
     vlans: [u16; 2],
+    /// The tunnel around it up and down.
+    outers: [Option<Outer>; 2],
 }
 
 const FIRST: u16 = 1_000;
@@ -64,7 +66,8 @@ impl Run {
             scheduler: Default::default(),
         };
         let gateway = Gateway::new(&config, policies, Time::ZERO);
-        let mut run = Self { gateway, now: Time::ZERO, port: FIRST, isn: 0, vlans: [0; 2] };
+        let now = Time::ZERO;
+        let mut run = Self { gateway, now, port: FIRST, isn: 0, vlans: [0; 2], outers: [None; 2] };
         run.shake_hands();
         run
     }
@@ -117,6 +120,9 @@ impl Run {
             packet.key = packet.key.reverse();
         }
         let id = self.gateway.pool().insert(packet).unwrap();
+        if let Some(outer) = self.outers[usize::from(port == Gateway::WAN)] {
+            self.gateway.pool().set_outer(&id, outer);
+        }
         self.gateway.handle_packet(self.now, port, id);
     }
 

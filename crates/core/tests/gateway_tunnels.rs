@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{
-    Endpoint, FlowKey, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
+    Endpoint, FlowKey, Fragment, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
 };
 use tidegate_core::policy::{
     Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range, Sharers,
@@ -33,6 +33,10 @@ fn vxlan(id: u32, port: u16) -> Outer {
 }
 
 fn gateway(rate: Option<Rate>, queue: &str, policies: Vec<Policy>) -> Gateway {
+    with_flows(64, rate, queue, policies)
+}
+
+fn with_flows(flows: u32, rate: Option<Rate>, queue: &str, policies: Vec<Policy>) -> Gateway {
     let queue: QdiscSpec = toml::from_str::<toml::Table>(&format!("it = {queue:?}")).unwrap()["it"]
         .clone()
         .try_into()
@@ -42,7 +46,7 @@ fn gateway(rate: Option<Rate>, queue: &str, policies: Vec<Policy>) -> Gateway {
         overhead: Overhead::default(),
         queue,
         packets: 4_096,
-        flows: 64,
+        flows,
         shaping_interval: Duration::ZERO,
         shaping_triggers: Default::default(),
         fragments_without_first: Default::default(),
@@ -150,6 +154,63 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     let mut found = found;
     found.sort();
     assert_eq!(found, expected);
+}
+
+/// Kills: packets of another tunnel, with equal inner addresses, that are given to a flow when a place in the full
+/// table frees.
+#[test]
+fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
+    let mut gateway = with_flows(1, Some(Rate::from_mbps(1)), "per-flow", Vec::new());
+    let (first, tenant) = (key(2, 1, 1, Protocol::UDP), key(1, 1, 5_000, Protocol::UDP));
+    let send = |gateway: &mut Gateway, now, key, outer| {
+        offer(gateway, now, Gateway::LAN, (key, 1_000), outer);
+    };
+    // The first flow has the only place until its packets have left.
+    (0..4).for_each(|_| send(&mut gateway, Time::ZERO, first, None));
+    (0..40).for_each(|_| send(&mut gateway, Time::ZERO, tenant, Some(vxlan(8, 1))));
+    for millis in 0..100 {
+        while let Some(id) = gateway.poll_transmit(Time::from_millis(millis), Gateway::WAN) {
+            gateway.pool().release(id);
+        }
+    }
+    assert!(gateway.report().held > 20);
+    send(&mut gateway, Time::from_millis(100), tenant, Some(vxlan(7, 1)));
+    let flow = &flows(&gateway)[0];
+    assert_eq!((flow.tunnels[0].id, flow.offered.packets), (Some(7), 1));
+    assert_eq!(flow.waiting_bytes, 1_000, "only its own packet waits");
+}
+
+/// Kills: a report left out because another flow has the same addresses and tunnel in words.
+#[test]
+fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed() {
+    let mut gateway = gateway(None, "per-flow", Vec::new());
+    let inner = key(1, 1, 0, Protocol::UDP);
+    for vlan in [10, 11] {
+        let mut outer = Outer::default();
+        outer.push(Tunnel { vlan, ..vxlan(7, 1).tunnels()[0] });
+        offer(&mut gateway, Time::ZERO, Gateway::LAN, (inner, 500), Some(outer));
+    }
+    let end = |host| Endpoint::v4([10, 0, 0, host], 0);
+    let key = FlowKey { src: end(1), dst: end(2), protocol: Protocol::UDP };
+    for fragment in [Fragment::default(), Fragment::later(8)] {
+        let packet = Packet { len: 500, key, fragment, segments: 1, ..Packet::default() };
+        let id = gateway.pool().insert(packet).unwrap();
+        gateway.handle_packet(Time::ZERO, Gateway::LAN, id);
+    }
+    assert_eq!((flows(&gateway).len(), gateway.report().flows), (4, 4));
+}
+
+/// Kills: IPv4 packets of protocol number 0 shown without their addresses, as one flow.
+#[test]
+fn flows_of_protocol_number_0_are_listed_by_their_addresses() {
+    let mut gateway = gateway(None, "per-flow", Vec::new());
+    for host in [1, 2] {
+        let key = key(host, 1, 0, Protocol(0));
+        offer(&mut gateway, Time::ZERO, Gateway::LAN, (key, 500), None);
+    }
+    let mut found: Vec<_> = flows(&gateway).into_iter().map(|it| it.src).collect();
+    found.sort();
+    assert_eq!(found, ["10.0.0.1:0", "10.0.0.2:0"]);
 }
 
 fn policy(name: &str, priority: i32, filter: Filter, action: Action) -> Policy {

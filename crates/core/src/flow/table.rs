@@ -249,6 +249,13 @@ impl FlowTable {
         self.tunnels.get(flow.key.tunnel, direction)
     }
 
+    /// ACKs in the tunnel of the flow `id` stay whole if they do so behind the headers `outer` of a packet.
+    pub(crate) fn restrict(&mut self, id: FlowId, outer: &Outer) {
+        if let Some(flow) = self.slots.get(slot(id.0)).and_then(Slot::flow) {
+            self.tunnels.restrict(flow.key.tunnel, outer);
+        }
+    }
+
     /// Every flow.
     pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
         (0..).map(FlowId).zip(&self.slots).filter_map(|(id, place)| Some((id, place.flow()?)))

@@ -52,6 +52,7 @@ impl Tunnels {
         let Some(outer) = outer else { return NO_TUNNEL };
         if let Some(found) = self.find(Some(outer), direction) {
             self.places[slot(found - 1)].flows += 1;
+            self.restrict(found, outer);
             return found;
         }
         let outer = up(outer, direction);
@@ -70,6 +71,13 @@ impl Tunnels {
         let hash = |at: &u32| hash(seed, &places[slot(*at)].outer);
         self.known.insert_unique(hash(&at), at, hash);
         at + 1
+    }
+
+    /// ACKs in the tunnel `number` stay whole if they do so behind the headers `outer` of one of its packets.
+    pub(super) fn restrict(&mut self, number: u32, outer: &Outer) {
+        if let Some(at) = number.checked_sub(1) {
+            self.places[slot(at)].outer.restrict(outer);
+        }
     }
 
     /// A flow in the tunnel `number` has been removed.
@@ -126,6 +134,28 @@ mod tests {
         let kind = TunnelKind::Gre;
         outer.push(Tunnel { key, kind, id: Some(id), vlan: NO_VLAN, may_edit: true });
         outer
+    }
+
+    /// Kills: a checksum in one direction that makes two tunnels of one; the first packet's `may_edit` kept.
+    #[test]
+    fn a_tunnel_with_checksums_in_one_direction_is_one_tunnel_whose_acks_stay_whole() {
+        let editable = |it: Option<Outer>| it.unwrap().may_edit();
+        let plain = outer(1, 2, 7);
+        let mut counted = Outer::default();
+        let tunnel = outer(2, 1, 7).tunnels()[0];
+        counted.push(Tunnel { may_edit: false, ..tunnel });
+        for (first, second) in [(plain, counted.reverse()), (counted.reverse(), plain)] {
+            let mut tunnels = Tunnels::new(1);
+            let number = tunnels.join(Some(&first), Direction::Up);
+            assert_eq!(tunnels.join(Some(&second), Direction::Up), number);
+            assert!(!editable(tunnels.get(number, Direction::Up)));
+        }
+        let mut tunnels = Tunnels::new(1);
+        let number = tunnels.join(Some(&plain), Direction::Up);
+        assert_eq!(tunnels.find(Some(&counted), Direction::Down), Some(number));
+        assert!(editable(tunnels.get(number, Direction::Down)));
+        tunnels.restrict(number, &counted);
+        assert!(!editable(tunnels.get(number, Direction::Down)));
     }
 
     /// Kills: the direction ignored; a number given to two tunnels; the number of a removed tunnel found.

@@ -59,6 +59,9 @@ impl Gateway {
         let (packet, outer) = (&self.pool[id], self.pool.outer(id));
         let known = self.flows.find_inside(packet, outer, direction);
         if let Some(flow) = known.or_else(|| self.flows.join_inside(packet, outer, direction)) {
+            if let Some(outer) = outer.filter(|outer| !outer.may_edit()) {
+                self.flows.restrict(flow, outer);
+            }
             return Some(flow);
         }
         let (aggregates, links) = (&self.aggregates, &self.links);
@@ -209,10 +212,15 @@ impl Gateway {
 
     /// Lets a flow that is new in the table have what waits of it among the flows there was no room
     /// for, so that what comes now does not overtake it. `packet` is its first in `direction`.
+    ///
+    /// Packets in tunnels stay where they wait: queues do not tell the tunnels of tenants with equal addresses apart.
     fn give_back(&mut self, now: Time, direction: Direction, packet: &Packet, to: Handle) {
+        if packet.has_outer() {
+            return;
+        }
         let mut which = |waiting: &mut Packet| {
             let mine = (waiting.key, waiting.vlan) == (packet.key, packet.vlan)
-                && waiting.has_outer() == packet.has_outer()
+                && !waiting.has_outer()
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;

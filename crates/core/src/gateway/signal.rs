@@ -95,9 +95,10 @@ impl Gateway {
             let flow = self.flows.get(*id)?;
             let (key, handle) = (flow.key(*direction), flow.handle(*direction));
             let aggregate = self.aggregates.now(handle).filter(|it| !it.responds(handle.member))?;
+            let [src, dst] = show(&key);
             Some(UnresponsiveFlow {
-                src: show(key.src, key.protocol),
-                dst: show(key.dst, key.protocol),
+                src,
+                dst,
                 direction: *direction,
                 policy: aggregate.policy().to_owned(),
             })

@@ -9,7 +9,7 @@ use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
-use crate::packet::{Direction, Endpoint, FlowId, NO_VLAN, Protocol, Tunnel, number, slot};
+use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
@@ -196,7 +196,9 @@ impl Gateway {
         }
         for _ in 0..SLICE {
             let Some((id, way)) = survey.next() else { return false };
-            if let Some(flow) = self.flows.get(id).filter(|flow| flow.packets(way) > 0) {
+            if let Some(flow) = self.flows.get(id).filter(|flow| flow.packets(way) > 0)
+                && survey.is_new(flow, self.flows.outer(flow, way), way)
+            {
                 survey.reports.push(self.flow_report(now, id, flow, way));
             }
         }
@@ -230,11 +232,9 @@ impl Gateway {
     /// The tunnels around `flow` in `direction`, outermost first.
     fn tunnels_of(&self, flow: &Flow, direction: Direction) -> Vec<TunnelReport> {
         let outer = self.flows.outer(flow, direction);
-        let report = |tunnel: &Tunnel| TunnelReport {
-            kind: tunnel.kind.name(),
-            id: tunnel.id,
-            src: show(tunnel.key.src, tunnel.key.protocol),
-            dst: show(tunnel.key.dst, tunnel.key.protocol),
+        let report = |tunnel: &Tunnel| {
+            let [src, dst] = show(&tunnel.key);
+            TunnelReport { kind: tunnel.kind.name(), id: tunnel.id, src, dst }
         };
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
@@ -253,9 +253,10 @@ impl Gateway {
         let aggregate = self.aggregates.now(handle);
         let rtt = flow.rtt();
         let places = self.places_of(id, flow, direction);
+        let [src, dst] = show(&key);
         FlowReport {
-            src: show(key.src, key.protocol),
-            dst: show(key.dst, key.protocol),
+            src,
+            dst,
             vlans: self.vlans_of(flow, direction),
             tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
@@ -351,12 +352,19 @@ fn room(flow: &Flow, direction: Direction) -> Option<u32> {
     Some(if before(sent, edge) { edge.wrapping_sub(sent) } else { 0 })
 }
 
-/// `endpoint` as address and port. A frame without IP has the name of its ethertype in place of them.
-pub(super) fn show(endpoint: Endpoint, protocol: Protocol) -> String {
-    let name = match endpoint.port {
-        _ if protocol != Protocol::OPAQUE => {
-            return std::net::SocketAddr::new(endpoint.address(), endpoint.port).to_string();
-        }
+/// Source and destination of `key`, each as address and port. A frame without IP has the name of its ethertype in
+/// place of them.
+pub(super) fn show(key: &FlowKey) -> [String; 2] {
+    let ends = [key.src, key.dst];
+    if key.is_opaque() {
+        return ends.map(|end| ethertype(end.port));
+    }
+    ends.map(|end| std::net::SocketAddr::new(end.address(), end.port).to_string())
+}
+
+/// The name of an ethertype; 0 stands for a frame with a length in its place.
+fn ethertype(number: u16) -> String {
+    let name = match number {
         0 => "IEEE 802.3",
         0x0806 => "ARP",
         0x8863 | 0x8864 => "PPPoE",
@@ -364,7 +372,7 @@ pub(super) fn show(endpoint: Endpoint, protocol: Protocol) -> String {
         0x8809 => "slow protocols",
         0x888e => "EAPOL",
         0x88cc => "LLDP",
-        ethertype => return format!("ethertype {ethertype:#06x}"),
+        number => return format!("ethertype {number:#06x}"),
     };
     name.to_owned()
 }
@@ -376,13 +384,31 @@ fn micros(span: Option<Duration>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{Endpoint, Protocol};
+
+    fn shown(src: Endpoint, protocol: Protocol) -> String {
+        let [src, _] = show(&FlowKey { src, dst: Endpoint::default(), protocol });
+        src
+    }
+
+    /// Kills: an IPv4 packet with protocol number 0 shown as a frame without IP.
+    #[test]
+    fn packets_of_ip_are_shown_by_their_addresses_whatever_their_protocol_number_is() {
+        let key = FlowKey {
+            src: Endpoint::v4([192, 0, 2, 1], 0),
+            dst: Endpoint::v4([192, 0, 2, 2], 0),
+            protocol: Protocol(0),
+        };
+        assert_eq!(show(&key), ["192.0.2.1:0", "192.0.2.2:0"]);
+        assert_eq!(show(&key.reverse()), ["192.0.2.2:0", "192.0.2.1:0"]);
+    }
 
     /// Kills: an ethertype shown as a port; a name for a port of TCP.
     #[test]
     fn frames_without_ip_are_shown_by_their_ethertype() {
-        let opaque = |port| show(Endpoint::v6([0; 16], port), Protocol::OPAQUE);
+        let opaque = |port| shown(Endpoint::v6([0; 16], port), Protocol::OPAQUE);
         assert_eq!(opaque(0x0806), "ARP");
         assert_eq!(opaque(0x88b5), "ethertype 0x88b5");
-        assert_eq!(show(Endpoint::v6([0; 16], 0x0806), Protocol::TCP), "[::]:2054");
+        assert_eq!(shown(Endpoint::v6([0; 16], 0x0806), Protocol::TCP), "[::]:2054");
     }
 }

@@ -1,12 +1,12 @@
 //! A survey: a report that the gateway makes in parts of bounded length. Packets pass between the parts.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::aggregate::Aggregate;
 use crate::flow::Flow;
-use crate::packet::{Direction, FlowId, Outer};
+use crate::packet::{Direction, FlowId, FlowKey, Outer, Ports, Tunnel, TunnelKind};
 use crate::policy::Filter;
 use crate::qdisc::Backlog;
 use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
@@ -212,7 +212,19 @@ pub struct FlowSurvey {
     found: Vec<Found>,
     /// Number of flows already reported.
     reported: usize,
+    /// The reported flows.
+    seen: HashSet<Identity>,
     pub(super) reports: Vec<FlowReport>,
+}
+
+/// What tells a flow in one direction from all others, also under another index of the flow table.
+#[derive(Debug, Eq, Hash, PartialEq)]
+struct Identity {
+    key: FlowKey,
+    vlans: [u16; 2],
+    ports: Ports,
+    way: usize,
+    tunnels: Vec<([u128; 2], TunnelKind, Option<u32>, u16)>,
 }
 
 /// A flow of a survey. The order is that of the report: active flows first, then by bytes.
@@ -237,8 +249,9 @@ impl FlowSurvey {
 
     /// A survey of up to `most` of the flows whose packets `only` matches.
     #[must_use]
-    pub const fn of_those(only: Filter, most: usize) -> Self {
-        Self { most, only, at: 0, found: Vec::new(), reported: 0, reports: Vec::new() }
+    pub fn of_those(only: Filter, most: usize) -> Self {
+        let (found, seen, reports) = (Vec::new(), HashSet::new(), Vec::new());
+        Self { most, only, at: 0, found, reported: 0, seen, reports }
     }
 
     /// Keeps the busiest flows found so far. Takes time in proportion to all of them.
@@ -251,14 +264,21 @@ impl FlowSurvey {
 
     /// The flows: active ones first, each those with most bytes first. A flow that began again while the survey went on is reported once.
     #[must_use]
-    pub fn report(mut self) -> Vec<FlowReport> {
-        let mut seen = BTreeSet::new();
-        self.reports.retain(|it| {
-            let ends = (it.src.clone(), it.dst.clone());
-            let around = (it.vlans.clone(), it.tunnels.clone());
-            seen.insert((ends, around, it.protocol, it.direction))
-        });
+    pub fn report(self) -> Vec<FlowReport> {
         self.reports
+    }
+
+    /// Returns `true` if `flow` in direction `way`, behind the headers `outer`, has no report yet.
+    pub(super) fn is_new(&mut self, flow: &Flow, outer: Option<Outer>, way: Direction) -> bool {
+        let packet = flow.packet(way);
+        let outer = outer.unwrap_or_default();
+        self.seen.insert(Identity {
+            key: packet.key,
+            vlans: [packet.vlan, outer.second_vlan],
+            ports: packet.fragment.ports(),
+            way: way.index(),
+            tunnels: outer.tunnels().iter().map(Tunnel::identity).collect(),
+        })
     }
 
     /// Adds `flow` in direction `way`, if the filter matches.

@@ -67,6 +67,13 @@ impl Outer {
         self.tunnels().iter().all(|tunnel| tunnel.may_edit)
     }
 
+    /// ACKs inside stay whole if they do so inside `other`, the same tunnels around another packet.
+    pub fn restrict(&mut self, other: &Self) {
+        for (own, other) in self.tunnels.iter_mut().zip(&other.tunnels) {
+            own.may_edit &= other.may_edit;
+        }
+    }
+
     /// The headers of a packet on the way back.
     #[must_use]
     pub fn reverse(mut self) -> Self {
@@ -100,11 +107,12 @@ impl Default for Outer {
 }
 
 impl Tunnel {
-    /// The fields by which tunnels differ.
+    /// The fields by which tunnels differ. GRE may have checksums or sequence numbers in one direction only, so
+    /// `may_edit` does not count.
     #[must_use]
-    pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16, bool) {
+    pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16) {
         let ends = [self.key.src.number(), self.key.dst.number()];
-        (ends, self.kind, self.id, self.vlan, self.may_edit)
+        (ends, self.kind, self.id, self.vlan)
     }
 
     /// The key of the outer header on the way back. UDP tunnels keep the destination port in both directions.

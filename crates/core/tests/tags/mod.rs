@@ -2,7 +2,7 @@
 
 use tidegate_core::Machine;
 use tidegate_core::gateway::FlowSurvey;
-use tidegate_core::packet::NO_VLAN;
+use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Outer, Protocol, Tunnel, TunnelKind};
 
 use super::{Duration, Run, SECOND};
 
@@ -16,6 +16,36 @@ fn acks_are_held_whatever_the_tags_of_the_two_directions_are() {
         run.data(0, 20);
         assert_eq!(run.ack(2), 0, "{vlans:?}: it is held");
         assert_eq!(run.leave(), 1, "{vlans:?}: it goes on");
+        assert_eq!(run.gateway.pool().in_use(), 0);
+    }
+}
+
+/// GRE up and down, with checksums or numbers where `may_edit` is `false`.
+fn gre([up, down]: [bool; 2]) -> [Option<Outer>; 2] {
+    let (src, dst) = (Endpoint::v4([192, 0, 2, 1], 0), Endpoint::v4([198, 51, 100, 1], 0));
+    let key = FlowKey { src, dst, protocol: Protocol(47) };
+    let outer = |may_edit| {
+        let mut outer = Outer::default();
+        outer.push(Tunnel { key, kind: TunnelKind::Gre, id: None, vlan: NO_VLAN, may_edit });
+        outer
+    };
+    [Some(outer(up)), Some(outer(down).reverse())]
+}
+
+/// Kills: a tunnel with checksums at one end taken for two tunnels, so that ACK control does nothing; ACKs made for a
+/// tunnel that has checksums only where they go.
+#[test]
+fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
+    for may_edit in [[true, true], [true, false], [false, true]] {
+        let mut run = Run::new(None);
+        (run.port, run.outers) = (SECOND, gre(may_edit));
+        run.shake_hands();
+        run.data(0, 20);
+        let before = run.gateway.report().absorbed;
+        assert_eq!(run.ack(1) + run.ack(2), 0, "{may_edit:?}: they are held");
+        let absorbed = run.gateway.report().absorbed - before;
+        assert_eq!(absorbed > 0, may_edit == [true; 2], "{may_edit:?}: {absorbed} are absorbed");
+        assert!(run.leave() > 0, "{may_edit:?}: they go on");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
