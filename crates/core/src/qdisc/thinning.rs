@@ -23,7 +23,7 @@
 use std::time::Duration;
 
 use crate::flow::before;
-use crate::packet::{Ecn, FlowId, FlowKey, Kind, Options, TcpFlags};
+use crate::packet::{Ecn, Kind, Options, TcpFlags};
 use crate::{Packet, Time};
 
 /// ACKs that become one, where the line carries them. With a delayed ACK for every second segment, the sender may send
@@ -36,12 +36,11 @@ pub(super) const MOST: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Last(Option<Said>);
 
-/// What an ACK says beside its window and timestamps, and in which flow: a line may have ACKs of several.
+/// What an ACK says beside its window and timestamps, and the ports of its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Said {
-    flow: FlowId,
-    key: FlowKey,
     number: u32,
+    ports: (u16, u16),
     fields: Fields,
 }
 
@@ -75,12 +74,12 @@ impl Last {
     /// Returns `true` if `packet` says nothing that the next packet of its flow, `next`, does not say.
     fn makes_redundant(self, packet: &Packet, next: &Packet) -> bool {
         let (Some(last), Some(this)) = (self.0, said(packet)) else { return false };
+        let of_one_flow = packet.flow == next.flow && packet.key == next.key;
         let Some(next) = said(next) else { return false };
-        let alike = |other: Said| {
-            (other.flow, other.key, other.fields) == (this.flow, this.key, this.fields)
-        };
+        let alike = |other: Said| (other.ports, other.fields) == (this.ports, this.fields);
         alike(last)
             && alike(next)
+            && of_one_flow
             && !has_sack(packet)
             && before(last.number, this.number)
             && before(this.number, next.number)
@@ -129,13 +128,14 @@ fn said(packet: &Packet) -> Option<Said> {
         dscp: packet.dscp,
         timestamps: tcp.timestamps.is_some(),
     };
-    Some(Said { flow: packet.flow, key: packet.key, number: tcp.ack, fields })
+    let ports = (packet.key.src.port, packet.key.dst.port);
+    Some(Said { number: tcp.ack, ports, fields })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::TcpSegment;
+    use crate::packet::{FlowId, TcpSegment};
 
     type Change = Box<dyn Fn(&mut Packet, &mut TcpSegment)>;
 
