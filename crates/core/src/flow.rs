@@ -50,6 +50,7 @@ struct Key {
 
 impl Key {
     /// The key of a flow in `tunnel` whose directions have the VLAN of `packet`.
+    #[inline]
     const fn of(packet: &Packet, direction: Direction, tunnel: u32) -> Self {
         let ends = match direction {
             Direction::Up => packet.key,
@@ -59,11 +60,14 @@ impl Key {
     }
 
     /// Returns `true` if `packet`, the key of a packet in `direction`, belongs to the flow of this key.
+    #[inline]
     fn has(&self, packet: &Self, direction: Direction) -> bool {
-        let at = direction.index();
-        self.vlans[at] == packet.vlans[at]
-            && self.ends == packet.ends
-            && self.tunnel == packet.tunnel
+        let vlan = match direction {
+            Direction::Up => self.vlans[0],
+            Direction::Down => self.vlans[1],
+        };
+        // Both directions of a packet's own key have its VLAN.
+        self.tunnel == packet.tunnel && vlan == packet.vlans[0] && self.ends == packet.ends
     }
 
     const fn is_joined(&self) -> bool {
@@ -73,6 +77,7 @@ impl Key {
 
 /// The VLAN of a packet, and in the 4 bits above it a mark of fragments with unknown ports, which are flows of their
 /// own. The mark of [`NO_VLAN`] is inverted.
+#[inline]
 const fn tag(packet: &Packet) -> u16 {
     let mark = match packet.fragment.ports() {
         Ports::Known => 0,

@@ -83,21 +83,31 @@ impl FlowTable {
 
     /// The flow of `packet`, which goes in `direction` behind the headers `outer`.
     #[must_use]
+    #[inline]
     pub fn find_inside(
         &self,
         packet: &Packet,
         outer: Option<&Outer>,
         direction: Direction,
     ) -> Option<FlowId> {
-        let key = Key::of(packet, direction, self.tunnels.find(outer, direction)?);
+        let tunnel = self.tunnels.find(outer, direction)?;
         if self.joined > 0
-            && let Some(joined) = self.find_in(self.list(&key, JOINED), &key, direction)
+            && let Some(joined) = self.find_joined(packet, tunnel, direction)
         {
             return Some(joined);
         }
-        self.find_in(self.list_of(&key), &key, direction)
+        let key = Key::of(packet, direction, tunnel);
+        let [vlan, _] = key.vlans;
+        self.find_in(self.list(&key, vlan), &key, direction)
     }
 
+    #[inline(never)]
+    fn find_joined(&self, packet: &Packet, tunnel: u32, direction: Direction) -> Option<FlowId> {
+        let key = Key::of(packet, direction, tunnel);
+        self.find_in(self.list(&key, JOINED), &key, direction)
+    }
+
+    #[inline]
     fn find_in(&self, list: usize, key: &Key, direction: Direction) -> Option<FlowId> {
         let mut at = self.heads[list];
         while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
@@ -366,22 +376,21 @@ impl FlowTable {
         self.list(key, if key.is_joined() { JOINED } else { key.vlans[0] })
     }
 
+    #[inline]
     fn list(&self, key: &Key, vlan: u16) -> usize {
         slot(low_half(self.hash(key, vlan))) & (self.heads.len() - 1)
     }
 
     /// Hash of `key` with `vlan` in place of its VLANs.
+    #[inline]
     fn hash(&self, &Key { ends, tunnel, .. }: &Key, vlan: u16) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u128(ends.src.number());
         hasher.write_u128(ends.dst.number());
-        hasher.write_u16(ends.src.port);
-        hasher.write_u16(ends.dst.port);
-        hasher.write_u16(vlan);
-        hasher.write_u8(ends.protocol.0);
-        if tunnel != NO_TUNNEL {
-            hasher.write_u32(tunnel);
-        }
+        // One write costs less than five.
+        let [src, dst, vlan] = [ends.src.port, ends.dst.port, vlan].map(u64::from);
+        let others = src << 48 | dst << 32 | vlan << 16 | u64::from(ends.protocol.0);
+        hasher.write_u128(u128::from(tunnel) << 64 | u128::from(others));
         hasher.finish()
     }
 }

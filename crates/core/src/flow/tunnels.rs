@@ -40,8 +40,16 @@ impl Tunnels {
     }
 
     /// The number of the tunnel around a packet in `direction`; `None` if no flow is in it.
+    #[inline]
     pub(super) fn find(&self, outer: Option<&Outer>, direction: Direction) -> Option<u32> {
-        let Some(outer) = outer else { return Some(NO_TUNNEL) };
+        match outer {
+            None => Some(NO_TUNNEL),
+            Some(outer) => self.find_known(outer, direction),
+        }
+    }
+
+    #[inline(never)]
+    fn find_known(&self, outer: &Outer, direction: Direction) -> Option<u32> {
         let outer = up(outer, direction);
         let same = |at: &u32| self.places[slot(*at)].outer.is_same(&outer);
         self.known.find(self.hash(&outer), same).map(|at| at + 1)

@@ -1,8 +1,10 @@
 //! A survey: a report that the gateway makes in parts of bounded length. Packets pass between the parts.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 use crate::aggregate::Aggregate;
 use crate::flow::Flow;
@@ -213,11 +215,11 @@ pub struct FlowSurvey {
     /// Number of flows already reported.
     reported: usize,
     /// The reported flows.
-    seen: HashSet<Identity>,
+    seen: HashSet<Identity, FixedState>,
     pub(super) reports: Vec<FlowReport>,
 }
 
-/// What tells a flow in one direction from all others, also under another index of the flow table.
+/// Identity of a flow in one direction. A flow may have two indices of the flow table, but it has one identity.
 #[derive(Debug, Eq, Hash, PartialEq)]
 struct Identity {
     key: FlowKey,
@@ -250,7 +252,7 @@ impl FlowSurvey {
     /// A survey of up to `most` of the flows whose packets `only` matches.
     #[must_use]
     pub fn of_those(only: Filter, most: usize) -> Self {
-        let (found, seen, reports) = (Vec::new(), HashSet::new(), Vec::new());
+        let (found, seen, reports) = (Vec::new(), HashSet::default(), Vec::new());
         Self { most, only, at: 0, found, reported: 0, seen, reports }
     }
 

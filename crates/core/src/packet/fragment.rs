@@ -79,6 +79,9 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub const fn ports(self) -> Ports {
+        if self.0 == 0 {
+            return Ports::Known;
+        }
         match self.role() {
             LATER => Ports::Unknown,
             ANY_PORTS => Ports::Any,

@@ -148,6 +148,7 @@ pub struct FlowKey {
 impl FlowKey {
     /// The key of a packet on the way back.
     #[must_use]
+    #[inline]
     pub const fn reverse(self) -> Self {
         Self { src: self.dst, dst: self.src, protocol: self.protocol }
     }

@@ -54,7 +54,7 @@ pub struct Question {
 pub struct Explanation {
     /// The policy it belongs to; none if it passes unmanaged.
     pub policy: Option<String>,
-    /// What is done with it.
+    /// The action of the policy.
     pub action: String,
     /// Why that policy.
     pub why: String,

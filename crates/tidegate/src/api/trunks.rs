@@ -1,4 +1,4 @@
-//! Trunks: what they find, and what they carry.
+//! Trunks: rates, datagrams and the other end of each.
 
 use std::collections::BTreeMap;
 
@@ -20,31 +20,31 @@ pub struct Trunk {
     pub name: String,
     /// The address of this gateway.
     pub local: String,
-    /// The address of the other.
+    /// The address of the other gateway.
     pub peer: String,
-    /// What is known of the other gateway; none where there are no ports.
+    /// State of the other gateway. None without ports.
     pub other_end: Option<OtherEnd>,
-    /// What became of user packets in datagrams; none where they leave as they came.
+    /// Counts of datagrams. None if user packets leave without a datagram.
     pub encapsulation: Option<Encapsulation>,
-    /// User bits per second that left through it within the last second, from the IP header on.
+    /// User bits per second that left through the trunk within the last second, from the IP header on.
     pub rate_bps: u64,
     /// Management packets that may be in flight.
     pub window_packets: u64,
     /// The smoothed round-trip time of management packets, in microseconds, the mean of its connections.
     pub rtt_us: Option<u64>,
-    /// User bytes that may be sent now; less than zero is what was borrowed. With epochs, what the window has room for.
+    /// User bytes that may be sent now. A negative number was borrowed. With epochs, the room in the window.
     pub credit_bytes: i64,
     /// Management packets sent.
     pub management_packets: u64,
-    /// Of these, those that were sent again because one was lost.
+    /// Management packets sent again after a loss.
     pub lost_packets: u64,
-    /// User bytes that did not arrive, as far as epochs tell; none where management packets are what is lost.
+    /// User bytes that did not arrive, as epochs report them. None without epochs.
     pub missing_bytes: Option<u64>,
     /// User bytes sent for credit, from the IP header on.
     pub elastic_bytes: u64,
-    /// The same of what was sent for the guarantee.
+    /// User bytes sent for the guarantee, from the IP header on.
     pub guaranteed_bytes: u64,
-    /// The same of what went past the trunk while nothing was heard of the other end.
+    /// User bytes sent past the trunk while the other end was silent, from the IP header on.
     pub past_bytes: u64,
     /// User packets that wait.
     pub waiting: Count,
@@ -81,7 +81,7 @@ pub struct TrunkWeight {
     pub abandoned: u64,
 }
 
-/// What became of user packets in the datagrams of a trunk.
+/// Counts of user packets in the datagrams of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Encapsulation {
     /// The longest IP packet that the path carries, as far as is known.
@@ -90,17 +90,17 @@ pub struct Encapsulation {
     pub sent_packets: u64,
     /// Datagrams taken in.
     pub received_packets: u64,
-    /// Of those sent, fragments of packets that did not fit.
+    /// Datagrams sent with a fragment of a packet that did not fit.
     pub fragments: u64,
     /// Packets dropped because they did not fit and may not be fragmented.
     pub too_big_packets: u64,
-    /// Senders of these that were told what fits.
+    /// Messages "too big" sent to the senders of such packets.
     pub told_senders: u64,
-    /// What routers are said to have said of too big datagrams, and was not believed or no news.
+    /// Messages "too big" of routers that were not believed, or repeated a known size.
     pub ignored_reports: u64,
 }
 
-/// What is known of the other end of a trunk.
+/// State of the other end of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct OtherEnd {
     /// "up", "silent", "unknown" before it was first heard, or "mismatch" where the two files differ in
@@ -109,9 +109,9 @@ pub struct OtherEnd {
     /// With "mismatch", the field in which the two files differ.
     #[serde(default)]
     pub difference: Option<String>,
-    /// Milliseconds since it last showed that it is there.
+    /// Milliseconds since its last datagram.
     pub heard_ms: Option<u64>,
-    /// Sessions agreed on: one, and one more for each new beginning of either gateway.
+    /// Sessions agreed on: one, and one more for each restart of either gateway.
     pub sessions: u64,
     /// The hardware address of the next hop, once it is known.
     pub next_hop: Option<String>,
