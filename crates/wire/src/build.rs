@@ -293,7 +293,7 @@ impl Ip {
             [self.src, self.dst].map(|it| endpoint(it).number().to_be_bytes()).as_flattened(),
         );
         let carried = out.len();
-        // // Offset of the field that takes the number of the next header.
+        // Offset of the field that takes the number of the next header.
         let mut next = start + 6;
         for (kind, bytes) in &self.extensions {
             (out[next], next) = (*kind, out.len());

@@ -1,4 +1,4 @@
-//! //! The Internet checksum: computed in full, updated incrementally, or completed where the
+//! The Internet checksum: computed in full, updated incrementally, or completed where the
 //! kernel left it to a NIC.
 
 use tidegate_core::Packet;
@@ -86,7 +86,7 @@ fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
         Kind::Sctp => return segment.get(SCTP_FIELD..SCTP_FIELD + 4) == Some(&[0; 4]),
         _ => return false,
     };
-    // // A UDP checksum of zero means that there is no checksum (RFC 768).
+    // A UDP checksum of zero means that there is no checksum (RFC 768).
     let held = read(segment, field).filter(|held| *held != 0 || transport.kind == Kind::Tcp);
     held.is_some() && held == ip.pseudo_header(frame, transport.kind, segment.len())
 }

@@ -38,7 +38,7 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
 /// Writes `mss` into the MSS option; `None` if there is none.
 pub(crate) fn set_segment_size(segment: &mut [u8], mss: u16, checksum: Checksum) -> Option<()> {
     let options = segment.get(20..usize::from(segment.get(12)? >> 4) * 4)?;
-    // // The last of several options counts, as in `describe`.
+    // The last of several options counts, as in `describe`.
     let sizes = option::each_at(options)
         .flatten()
         .filter(|(_, kind, body)| *kind == MSS && body.len() == 2);

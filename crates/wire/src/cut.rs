@@ -47,7 +47,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     }
     let link = LinkLengths::of(frame, starts)?;
     let mut inside = Inside::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
-    // // From here on `head` changes, so no later step may fail.
+    // From here on `head` changes, so no later step may fail.
     head.get_mut(starts..)?.fill(0);
     shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
     for (number, layer) in others.iter().enumerate().rev() {
@@ -99,7 +99,7 @@ fn shorten_tcp(
     checksum: Checksum,
 ) -> Option<()> {
     let tcp = header::<20>(head, at)?;
-    // // A partial checksum is the uncomplemented sum of the pseudo header only.
+    // A partial checksum is the uncomplemented sum of the pseudo header only.
     let flip = if checksum == Checksum::Partial { u16::MAX } else { 0 };
     let mut sum = read(tcp, CHECKSUM) ^ flip;
     if checksum == Checksum::Finished {
@@ -185,7 +185,7 @@ impl Inside {
                 !checksum::add(between, [self.sum])
             }
         };
-        // // Zero would mean that there is no checksum (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         write(header::<8>(head, udp.at)?, UDP_CHECKSUM, sum);
         *self = Self { change: change(new.into(), old), from: udp.at, end: udp.end, sum: !pseudo };

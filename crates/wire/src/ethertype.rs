@@ -1,4 +1,4 @@
-//! //! The ethertypes that parsing recognises (IEEE 802 numbers, as registered with IANA).
+//! The ethertypes that parsing recognises (IEEE 802 numbers, as registered with IANA).
 
 pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;

@@ -1,4 +1,4 @@
-//! //! Frames and their descriptors: parses arriving frames, and writes decisions back into their
+//! Frames and their descriptors: parses arriving frames, and writes decisions back into their
 //! headers.
 //!
 //! Every byte comes from strangers. No input causes a panic, and frames that cannot be parsed are

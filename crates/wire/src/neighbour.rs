@@ -209,7 +209,7 @@ fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 
     let body = [&ARP_KIND[..], &[0, operation], &sender.0, &sender.1, &target.0, &target.1];
     let mut frame = Frame::opaque(ethertype::ARP, body.concat());
     (frame.destination, frame.source) = (to, sender.0);
-    // // The minimum payload of Ethernet.
+    // The minimum payload of Ethernet.
     frame.payload.resize(46, 0);
     frame.bytes()
 }

@@ -149,7 +149,7 @@ impl<R: Read> Reader<R> {
     fn read(&mut self) -> io::Result<Option<Record>> {
         let mut header = [[0; 4]; 4];
         let bytes = header.as_flattened_mut();
-        // // Only an end of file between two records ends the capture.
+        // Only an end of file between two records ends the capture.
         if self.from.read(&mut bytes[..1])? == 0 {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! //! Writes changed fields of a descriptor into the headers of its frame.
+//! Writes changed fields of a descriptor into the headers of its frame.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags, TcpSegment};

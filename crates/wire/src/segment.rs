@@ -1,4 +1,4 @@
-//! //! Converts the segments of TCP end points to frames and back.
+//! Converts the segments of TCP end points to frames and back.
 
 use std::net::SocketAddr;
 
@@ -65,7 +65,7 @@ pub fn options(segment: &Segment) -> Vec<u8> {
         options.extend([MSS, 4]);
         options.extend(header.mss.to_be_bytes());
     }
-    // // SACK-permitted takes the place of the padding of timestamps.
+    // SACK-permitted takes the place of the padding of timestamps.
     let permitted = if syn && header.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
     if let Some((value, echo)) = header.timestamps {
         options.extend(permitted);

@@ -1,4 +1,4 @@
-//! //! Splits IP packets: a super-packet into segments, and a packet into fragments.
+//! Splits IP packets: a super-packet into segments, and a packet into fragments.
 
 use tidegate_core::packet::TcpFlags;
 

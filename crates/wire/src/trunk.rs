@@ -1,4 +1,4 @@
-//! //! The protocol between the two ends of a trunk: authenticated UDP datagrams of one 5-tuple.
+//! The protocol between the two ends of a trunk: authenticated UDP datagrams of one 5-tuple.
 //!
 //! A management packet is a segment of a management connection without its payload. Only a holder
 //! of the trunk's key can make its datagram. The receiver accepts each datagram once, and only in

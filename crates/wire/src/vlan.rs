@@ -1,4 +1,4 @@
-//! //! A VLAN tag, inside a frame or beside it in the kernel's metadata.
+//! A VLAN tag, inside a frame or beside it in the kernel's metadata.
 
 use crate::ethertype;
 

@@ -176,7 +176,7 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     let links = [vec![], vec![tag(0x8100)], vec![tag(0x88a8), tag(0x8100)], vec![Link::Pppoe(9)]];
     for (name, (frame, hop_limit), expected) in table() {
         for link in &links {
-            // // Only IP is allowed inside a PPPoE session.
+            // Only IP is allowed inside a PPPoE session.
             if hop_limit.is_none() && matches!(link.first(), Some(Link::Pppoe(_))) {
                 continue;
             }

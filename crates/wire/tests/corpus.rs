@@ -1,4 +1,4 @@
-//! //! Replays every initial input of the fuzzers and every input on which they failed.
+//! Replays every initial input of the fuzzers and every input on which they failed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! //! Descriptors of frames agree with an independent parser, and no input breaks the parser.
+//! Descriptors of frames agree with an independent parser, and no input breaks the parser.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -119,7 +119,7 @@ proptest! {
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
-        // // In padded frames, the guess at the payload of MPLS does not expect hop-by-hop options.
+        // In padded frames, the guess at the payload of MPLS does not expect hop-by-hop options.
         let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) && bytes[network + 6] == 0 {
             0
         } else {
@@ -278,7 +278,7 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
         assert_eq!(usize::from(packet.transport_offset), 34 + headers.len());
         assert!(packet.tcp.is_none());
     }
-    // // A header longer than its packet, and a header cut short.
+    // A header longer than its packet, and a header cut short.
     for payload in [vec![6, 200, 0, 0, 0, 0, 0, 0], vec![6]] {
         let mut frame = Frame::ip(V4[0], V4[1], Transport::Other(51));
         frame.payload = payload;
@@ -346,7 +346,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
         assert_eq!(packet.tcp.unwrap().payload, 32);
     }
     for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
-        // // The last bytes of the destination resemble a length, the first of the source a next
+        // The last bytes of the destination resemble a length, the first of the source a next
         // header.
         let mut inner =
             [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
@@ -358,7 +358,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
 /// Kills: addresses ignored because a length in the header is inconsistent.
 #[test]
 fn headers_that_contradict_their_lengths_still_have_addresses() {
-    // // Each case: a frame, the offset and value of the changed byte, and the expected oddity.
+    // Each case: a frame, the offset and value of the changed byte, and the expected oddity.
     let cases = [
         (ipv4(), 14, 0x44, Oddity::Ipv4), // header length 16
         (ipv4(), 14, 0x4f, Oddity::Ipv4), // header length 60, but total length 59
@@ -436,7 +436,7 @@ fn a_frame_cut_before_the_end_of_its_addresses_is_opaque() {
 
 #[test]
 fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
-    // // Header lengths of 16, and of 60 in a segment of 52 bytes.
+    // Header lengths of 16, and of 60 in a segment of 52 bytes.
     for offset in [0x40, 0xf0] {
         let mut bytes = ipv4().bytes();
         bytes[14 + 20 + 12] = offset;
@@ -554,7 +554,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
         let bytes = frame.bytes();
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.tcp.unwrap().payload, oddity), (100_000, None));
-        // // The descriptor needs only the first part of the frame.
+        // The descriptor needs only the first part of the frame.
         let mut from_head = Packet::default();
         describe(&bytes[..256], packet.len, &mut from_head);
         assert_eq!((from_head.tcp, from_head.key), (packet.tcp, packet.key));
@@ -565,7 +565,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
 fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     let mut frame = Frame::opaque(0x0800, vec![0; 60]);
     frame.link.push(Link::Mpls(16));
-    // // MAC addresses that begin with the nibbles 4 and 6, directly behind the label.
+    // MAC addresses that begin with the nibbles 4 and 6, directly behind the label.
     for first in [0x45, 0x60] {
         let mut bytes = frame.bytes();
         bytes[18] = first;

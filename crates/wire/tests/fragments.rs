@@ -1,4 +1,4 @@
-//! //! Descriptors of fragments.
+//! Descriptors of fragments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -99,7 +99,7 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     bytes[18..20].copy_from_slice(&payload.to_be_bytes());
     let (packet, oddity) = described(&bytes);
     assert_eq!((packet.key, oddity), (described(&udp.bytes()).0.key, None));
-    // // 16 bytes of options and 8 of UDP: a later fragment at offset 16 would overwrite the ports.
+    // 16 bytes of options and 8 of UDP: a later fragment at offset 16 would overwrite the ports.
     assert_eq!(packet.fragment, Fragment::first(24));
     bytes[data + 1] = 200;
     let (packet, oddity) = described(&bytes);

@@ -1,4 +1,4 @@
-//! //! A rewrite changes its field only, and leaves every checksum as right or wrong as it was.
+//! A rewrite changes its field only, and leaves every checksum as right or wrong as it was.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -87,7 +87,7 @@ proptest! {
         damage in prop_oneof![Just(0u8), any::<u8>()],
     ) {
         let mut bytes = frame.bytes();
-        // // A wrong checksum must stay wrong by the same amount. Under MPLS, the checksum
+        // A wrong checksum must stay wrong by the same amount. Under MPLS, the checksum
         // identifies IP, so it stays right.
         let whole = described(&bytes);
         if !matches!(frame.link.first(), Some(Link::Mpls(_))) {

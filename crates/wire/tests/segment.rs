@@ -1,4 +1,4 @@
-//! //! A segment that one end point encodes is decoded unchanged by the other.
+//! A segment that one end point encodes is decoded unchanged by the other.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! //! Descriptors of tunnelled frames describe the innermost packet.
+//! Descriptors of tunnelled frames describe the innermost packet.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

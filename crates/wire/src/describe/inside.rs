@@ -54,7 +54,7 @@ pub(super) fn look(
         outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
         (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
         (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);
-        // // The inner segment also holds the checksum and the identification of a fragment.
+        // The inner segment also holds the checksum and the identification of a fragment.
         packet.segment = inner.segment;
         described?;
     }

@@ -97,7 +97,7 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     let passed = frame.limit(payload_len).ok_or(Oddity::Ipv6);
     let passed = passed.and_then(|()| pass_extensions(frame, &mut upper));
 
-    // // Protocol 0 in a descriptor means that the frame is not IP.
+    // Protocol 0 in a descriptor means that the frame is not IP.
     let protocol = if upper.protocol == HOP_BY_HOP { NO_NEXT_HEADER } else { upper.protocol };
     let (src, dst) = addresses(header);
     packet.key =
@@ -161,7 +161,7 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
             return Err(Oddity::Ipv6);
         }
         upper.authenticated |= Protocol(upper.protocol) == Protocol::AUTHENTICATION;
-        // // A datagram in one piece may have a fragment header, which has no effect (RFC 6946).
+        // A datagram in one piece may have a fragment header, which has no effect (RFC 6946).
         if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
             let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
             let identification = u32::from_be_bytes([a, b, c, d]);

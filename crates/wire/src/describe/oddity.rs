@@ -1,4 +1,4 @@
-//! //! The kinds of malformed frames.
+//! The kinds of malformed frames.
 
 use tidegate_core::{CountBy, Countable};
 

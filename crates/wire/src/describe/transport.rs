@@ -1,4 +1,4 @@
-//! //! TCP with its options, UDP, and ICMP echo.
+//! TCP with its options, UDP, and ICMP echo.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Options, Protocol, TcpFlags, TcpSegment};

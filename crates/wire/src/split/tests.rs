@@ -1,4 +1,4 @@
-//! //! Reassembling the pieces yields the original packet.
+//! Reassembling the pieces yields the original packet.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! //! The headers of trunk datagrams: built once, then completed for each datagram.
+//! The headers of trunk datagrams: built once, then completed for each datagram.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Protocol};

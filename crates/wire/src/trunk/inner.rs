@@ -64,7 +64,7 @@ fn is_host(address: IpAddr) -> bool {
 /// Transfers the congestion mark of the outer header to the packet inside.
 fn mark(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
     let v4 = packet.first().is_some_and(|it| it >> 4 == 4);
-    // // ECN is in the low bits of the second byte of IPv4, and in its upper half for IPv6.
+    // ECN is in the low bits of the second byte of IPv4, and in its upper half for IPv6.
     let shift = if v4 { 0 } else { 4 };
     let byte = packet.get_mut(1).ok_or(Refusal::Inner)?;
     let before = *byte;

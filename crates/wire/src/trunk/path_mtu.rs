@@ -1,4 +1,4 @@
-//! //! The path MTU to the other end: the configured one, reduced by the "packet too big" errors of
+//! The path MTU to the other end: the configured one, reduced by the "packet too big" errors of
 //! routers.
 //!
 //! An error counts only if it quotes a datagram that was sent. An off-path attacker must guess its
@@ -55,7 +55,7 @@ impl PathMtu {
     pub fn hear(&mut self, now: Time, told: &TooBig, number: u64) -> bool {
         let was_sent = told.checksum != 0 && self.sent[place(number)] == told.checksum;
         let mtu = told.mtu.max(Self::LEAST);
-        // // A router whose MTU is at least the datagram's length would have forwarded it.
+        // A router whose MTU is at least the datagram's length would have forwarded it.
         let believed = was_sent && told.mtu < told.len && mtu < self.get(now);
         if believed {
             self.heard = Some((mtu, now));

@@ -1,4 +1,4 @@
-//! //! Reasons for refusing a trunk datagram.
+//! Reasons for refusing a trunk datagram.
 
 use tidegate_core::{CountBy, Countable};
 

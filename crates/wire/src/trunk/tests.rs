@@ -1,4 +1,4 @@
-//! //! Two ends agree on a session, whatever the path and strangers on it do.
+//! Two ends agree on a session, whatever the path and strangers on it do.
 
 use proptest::prelude::*;
 use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
@@ -101,7 +101,7 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
     assert!(!ends[1].is_agreed() && ends[1].alive().is_none(), "it may be one of long ago");
     greet(&mut ends, second(1));
     assert_eq!(ends.each_ref().map(Session::sessions), [1, 1]);
-    // // Periodic hellos change nothing.
+    // Periodic hellos change nothing.
     assert_eq!(greet(&mut ends, second(2)).len(), 1);
 }
 
@@ -136,7 +136,7 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
         assert!(!matches!(opened, Ok(Opened::Segment { .. })), "{opened:?}");
     }
     assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
-    // // The answer that the replayed hello caused does no harm.
+    // The answer that the replayed hello caused does no harm.
     greet(&mut ends, second(5));
     let bytes = ends[0].sealed(6, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));

@@ -1,4 +1,4 @@
-//! //! The first headers inside a tunnel, and checks that they really are an IP packet.
+//! The first headers inside a tunnel, and checks that they really are an IP packet.
 
 use tidegate_core::packet::{NO_VLAN, Network};
 
@@ -59,7 +59,7 @@ pub(super) fn ethernet(bytes: &[u8], left: usize, at: usize) -> Option<Payload> 
 /// may follow (`padded`).
 fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     let ends = |len: usize| len == left || (padded && len < left);
-    // // The length field of a super-packet is zero, because its length does not fit.
+    // The length field of a super-packet is zero, because its length does not fit.
     let huge = left > usize::from(u16::MAX);
     match bytes.first()? >> 4 {
         4 => {

@@ -1,4 +1,4 @@
-//! //! A generator of frames in every encapsulation, and a checksum so slow that it is obviously
+//! A generator of frames in every encapsulation, and a checksum so slow that it is obviously
 //! right.
 
 #![allow(dead_code, reason = "each test file uses its part")]
