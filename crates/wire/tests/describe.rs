@@ -112,9 +112,8 @@ fn link_len(frame: &Frame) -> usize {
 }
 
 proptest! {
-    /// Kills: payload counted to the end of the frame instead of the IP packet (padding). The
-    /// innermost VLAN instead of the outermost. Extension headers counted in units of 4 bytes. SACK
-    /// blocks in reverse order, or with exchanged edges.
+    /// Kills: padding counted as payload. The innermost VLAN instead of the outermost. Extension
+    /// headers in units of 4 bytes. SACK blocks in reverse order, or with exchanged edges.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
@@ -261,8 +260,7 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Kills: IPv4's authentication header not parsed. TCP behind it rewritten. A length computed from
-/// the end.
+/// Kills: IPv4's authentication header not parsed. TCP behind it rewritten. A length from the end.
 #[test]
 fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
@@ -384,8 +382,7 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
     }
 }
 
-/// Kills: an IPv4 packet of protocol 0, or hop-by-hop options at a wrong place, classified as not
-/// IP.
+/// Kills: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, classified as not IP.
 #[test]
 fn a_packet_of_protocol_zero_is_an_ip_packet() {
     let zero = Frame::ip(V4[0], V4[1], Transport::Other(0));
