@@ -2,9 +2,9 @@
 
 Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt, the window with which
 all packets comply and none of the rate is lost.
-Differs: see `_server.py`. The four connections are policed one by one, as in figure 6, with four
-downloads of others on the access link: without them a window of 20 packets is rarely halved to less
-than W. The profile has no peak rate, for a packet may exceed that in any window. W follows the
+Differs: see `_server.py`. The four connections are policed one by one, as in figure 6. Four
+downloads of others share the access link: without them a window of 20 packets is rarely halved to
+less than W. The profile has no peak rate, for a packet may exceed that in any window. W follows the
 smoothed round-trip time of each, queues included, and counts payload, as windows do. Samples are
 0.1 s apart; a window that is at most 0.7 of the last one has been halved. The paper draws one
 connection and prints no number. In other runs the window of each is limited to its W without
@@ -65,7 +65,7 @@ def series(run: Result, client: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def parts(window: np.ndarray, rates: np.ndarray) -> Mapping[str, float]:
-    """How a window lies to its rate window, and what of its rate it can use by that."""
+    """Parts of the time above and below W, halvings, and the usable part of the rate."""
     (halved,) = np.nonzero(window[1:] <= HALVED * window[:-1])
     return {
         "above": float((window > rates).mean()),

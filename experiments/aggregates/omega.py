@@ -1,8 +1,7 @@
 """With omega = 1 in place of n, an aggregate of n connections is less aggressive, and as fair.
 
-Source: aggregates, section 5; ledger, R000-12: the prose says that an aggregate shall not exceed
-one TCP connection of mean round-trip time, which is omega = 1; the formula bounds it by n, omega =
-n.
+Source: aggregates, section 5; ledger, R000-12. The prose bounds an aggregate by one TCP connection
+of mean round-trip time (omega = 1), the formula by n of them (omega = n).
 Differs: the network is that of `section5.py`. Four downloads share the bottleneck with four NewReno
 connections of the mean round-trip time, or with one.
 """

@@ -2,9 +2,9 @@
 
 Source: aggregates, section 4: the paper shows policing that marks, and says that its results also
 apply to policing that drops. Ledger, A000-5, A000-6, A000-10 and A000-13.
-Differs: see `_server.py`. What is out of profile is dropped before the access link, so that all
-that departs is compliant. The profile has no peak rate: hosts send two packets and more at once, of
-which a peak rate drops all but the first, whatever the allocation (`#peak`).
+Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
+packets that depart comply. The profile has no peak rate. Hosts send several packets at once, and a
+peak rate drops all but the first, whatever the allocation (`#peak`).
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ def of(runs: Table, policed: str, links: str = "equal") -> Table:
 
 
 def gain(runs: Table, policed: str, links: str, column: str) -> np.ndarray:
-    """Of a column with policing one by one."""
+    """The ratio of a column to its value with policing one by one."""
     return paired(of(runs, policed, links), of(runs, "one by one", links), column)
 
 

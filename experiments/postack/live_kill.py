@@ -2,10 +2,10 @@
 
 Source: postack, ledger A001-11: `kill -9` with ACKs held; R001-20.
 Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
-this kernel, and beside them the same with a queue for each flow and no signal. After 3 s the
-gateway is killed. Of the 4 s after that the longest time counts in which a transfer gets nothing.
-Lines of 20 ms show it; a pause that began up to 0.2 s before counts in full. Gateways use AF_PACKET
-and AF_XDP in turn.
+this kernel. Beside them the same transfers run with a queue for each flow and no signal. After 3 s
+the gateway is killed. Of the 4 s after that the longest time counts in which a transfer gets
+nothing. Lines of 20 ms show it; a pause that began up to 0.2 s before counts in full. Gateways use
+AF_PACKET and AF_XDP in turn.
 """
 
 import itertools
@@ -60,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def killed(signal: str, congestion: str, backend: str) -> dict[str, float]:
-    """What transfers make of the death of a gateway, and what it had held."""
+    """The longest pause of transfers whose gateway is killed, and the ACKs that it held."""
     with Bed(POLICY.replace("SIGNAL", signal), backend) as bed:
         bed.serve("wan", congestion)
         began = time.monotonic()

@@ -2,10 +2,10 @@
 
 Source: postack, abstract ("a buffer smaller by 96 %"), ledger A001-2: at most a quarter of the peak
 in slow start, and 6 % of it once that is over.
-Differs: see `_network.py`. What waits is seen every 10 ms, by a probe of the gateway; the peak with
-slow start in it is that of every packet. Slow start counts as over after 10 s of 40. The peak with
-held ACKs adds the most that were held at any time of the run, slow start included, as records, and
-a packet of each flow: it is too high rather than too low.
+Differs: see `_network.py`. A probe of the gateway counts the waiting bytes every 10 ms. The peak
+with slow start in it is exact. Slow start counts as over after 10 s of 40. The peak with held ACKs
+adds the greatest number of records in the whole run, slow start included, and a packet of each
+flow. It is too high rather than too low.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ OVER = 10
 
 
 def watched(signal: str, window: str, congestion: str) -> Scenario:
-    """The network of the testbed, with a look at what waits in the gateway."""
+    """The network of the testbed, with a probe of the gateway."""
     net = network(signal, window=WINDOWS[window], tcp={"congestion": congestion})
     net.sample = "10 ms"
     bulk(net)

@@ -4,9 +4,9 @@ Source: trunking, section 5, equations 1 and 2: alpha = 8, since a window of eig
 a loss without a timeout. Ledger, R003-5, R003-6 and A003-3.
 Differs: see `_network.py`. The paper runs alpha = 8 only. Here it is 2, 4, 8 and 16, in experiment
 TT1 (c), with the room of equation 2 for each, and flows that start at random times of the first 0.2
-s. The first slow start of a management connection ends at alpha packets: up to eight, as the
-default has it, 2 and 4 would lose user packets as trunks begin, and only then. Routers drop by
-equation 1, as `fig6.py` says. Runs take 200 s, start included.
+s. The first slow start of a management connection ends at alpha packets. With the default of eight,
+2 and 4 lose user packets as trunks begin, and only then. Routers drop by equation 1, as `fig6.py`
+says. Runs take 200 s, start included.
 """
 
 from typing import Any

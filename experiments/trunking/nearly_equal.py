@@ -20,7 +20,7 @@ nearly_equal = Experiment(__file__, seeds=20)
 
 RATIO = 1500 / 1499
 BEYOND = 667
-"""Of that, what is more than 1, in millionths."""
+"""The ratio less 1, in millionths."""
 
 TRUNKS = {"1500:1499": (1500, 1499), "1500:1500": (1500, 1500)}
 

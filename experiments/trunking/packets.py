@@ -1,8 +1,8 @@
 """A router whose room is counted in packets needs equation 2 with packets in place of bytes.
 
-Source: trunking, section 5, equation 2, of buffers in bytes, and that the actual maximum is a few
-percent larger; ledger, R003-6: in packets each credit of VMSS bytes is VMSS over the length of the
-shortest user packet, rounded up.
+Source: trunking, section 5, equation 2 in bytes, which the actual maximum exceeds by a few percent.
+Ledger, R003-6: a credit of VMSS bytes is as many packets as VMSS over the length of the shortest
+user packet, rounded up.
 Differs: see `_network.py`. The paper's buffers are in bytes. The room in bytes is ample here, and
 the packets that wait are counted every 5 ms. All users of a run send packets of one length: 1500,
 500 or 200 bytes. Connections have no guarantees, as equation 2 counts these as a part of the link

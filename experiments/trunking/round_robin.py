@@ -1,12 +1,12 @@
 """Round robin between flows alone does not keep the TCP of users from timeouts where rates halve.
 
-Source: trunking, section 6: a trunk that halves its rate makes its queue overflow, and flows that
-lose several packets at once time out; round robin alone does not prevent it, the rule of U/2 does.
-Ledger, R003-7.
+Source: trunking, section 6; ledger, R003-7. When a trunk halves its rate, its queue overflows, and
+flows that lose several packets at once time out. Round robin alone does not prevent it, the rule of
+U/2 does.
 Differs: see `_network.py` and `sender.py`. The paper prints no numbers. Two sites of 4 or 16 greedy
-TCP connections each are told by losses in a queue of 100 packets: one line, one for each flow with
-the same room together, and one line that spares who has been hit. Users are TCP as the RFCs have
-it, which recovers with SACK, as NewReno, or as Reno, which the paper's FreeBSD 2.2.8 has.
+TCP connections each lose packets in a queue of 100 packets. It is one line, a line for each flow
+with the same room together, or one line with the rule. Users are TCP as the RFCs have it, which
+recovers with SACK, as NewReno, or as Reno, which the paper's FreeBSD 2.2.8 has.
 """
 
 from typing import Any

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Page:
-    """The page of a paper: what was found of each experiment, by its name, in their order."""
+    """The page of a paper: rows and a section for each experiment, by its name, in order."""
 
     rows: dict[str, list[str]]
     """Lines of the table of all claims."""

@@ -24,8 +24,8 @@ def write_report(
 ) -> None:
     """Writes a page for each paper, and the figure of each experiment into a folder beside it.
 
-    The same runs give the same files, to the last byte. ``every`` experiment there is decides which
-    sections of an earlier page stay: those of experiments that were not run now.
+    The same runs give the same files, to the last byte. An earlier page keeps the sections of
+    experiments that are among ``every`` and were not run now.
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
         own = list(group)
