@@ -20,7 +20,7 @@ pub(crate) enum Depth {
 /// that are several in one: a packet's coming and going, a timer's being set, sorted, and fired.
 const OPERATIONS: [(&str, Option<f64>); 8] = [
     ("token-bucket", Some(MOST)),
-    ("flow-look-up", Some(MOST_OF_LOOK_UP)),
+    ("flow-look-up", Some(MOST)),
     ("logical-partitions/backlog", Some(MOST)),
     ("logical-partitions/sparse", None),
     ("drr/backlog", Some(MOST)),
@@ -31,10 +31,6 @@ const OPERATIONS: [(&str, Option<f64>); 8] = [
 
 /// Instructions an operation may take.
 const MOST: f64 = 150.0;
-
-/// Instructions of a look-up, which compares tags, tunnels and fragments too. The target is [`MOST`], and it is not met
-/// (`docs/understand/costs.md`).
-const MOST_OF_LOOK_UP: f64 = 160.0;
 
 /// How much more it may take among a million than among a thousand.
 const GROWTH: f64 = 1.3;
