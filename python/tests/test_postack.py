@@ -9,7 +9,7 @@ SEED = 1
 
 
 def test_what_waits_after_slow_start_is_a_small_part(monkeypatch):
-    """Kills: a backlog of the gateway that its probe does not see, or of another direction."""
+    """Kills: a backlog of the gateway that its probe misses, or takes from the other direction."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     measure = import_module("experiments.postack.slow_start").measure
     queue, gate = (measure(SEED, it, "64 KiB", "cubic") for it in ("none", "gate"))
