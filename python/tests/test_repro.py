@@ -163,6 +163,13 @@ def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
     assert "- 2 claims: 1 holds, 1 does not hold.\n" in overview
     assert "`fig10#twice-one` A9-1: twice one is about two (paper; 2.2 (1.952 to" in overview
     assert overview.endswith(": it was made so.\n") and "`fig11#" not in overview
+    page.write_text(whole.replace("| 2.2 (", "| 2.3 (").replace("- 2 claims:", "- 9 claims:"))
+    assert repro.main(["recount"]) == 0
+    counted = page.read_text()
+    assert "fig9" not in counted and "- 1 claims: 1 does not hold.\n" in counted
+    assert (
+        "| 2.3 (1.952 to" in counted and "2.3 (1.952" in (page.parent / "verdicts.md").read_text()
+    )
 
 
 def test_the_counts_of_the_published_pages_are_those_of_their_tables():

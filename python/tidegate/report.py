@@ -41,6 +41,16 @@ def write_report(
     write_overview(out)
 
 
+def recount(every: Sequence[Experiment], out: Path) -> None:
+    """Writes each page anew from its own sections, without those of experiments that are gone."""
+    for paper, group in groupby(every, lambda each: each.paper):
+        own, path = list(group), out / f"{paper}.md"
+        page = Page.read(path).joined(Page({}, {}), [each.name for each in own])
+        if page.rows:
+            _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+    write_overview(out)
+
+
 def write_overview(out: Path) -> None:
     """Writes the summary of all pages: numbers of claims that hold, and those that do not."""
     pages = {path.stem: Page.read(path) for path in sorted(out.glob("*.md"))}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
 from tidegate.kept import Kept
-from tidegate.report import OVERVIEW, draw_figure, summary, tally, write_overview, write_report
+from tidegate.report import OVERVIEW, draw_figure, recount, summary, tally, write_report
 from tidegate.result import Case, Table
 from tidegate.statistics import samples_for
 from tidegate.sweep import gather
@@ -131,7 +131,7 @@ def _report(experiments: Sequence[Experiment], options: argparse.Namespace) -> i
 
 def _recount(_: Sequence[Experiment], options: argparse.Namespace) -> int:
     out = options.out or options.docs
-    write_overview(out)
+    recount(options.every, out)
     print(out / OVERVIEW)
     return EXIT_DONE
 
@@ -211,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
             _report,
             "run them, write their pages or their parts of them, list all verdicts",
         ),
-        ("recount", _recount, "run nothing; count the verdicts of the pages that are there"),
+        ("recount", _recount, "run nothing; count the verdicts that stand on the pages"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument(
