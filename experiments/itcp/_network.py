@@ -97,7 +97,7 @@ def loads(classes: Sequence[Class]) -> np.ndarray:
 
 
 def network(classes: Sequence[Class], mode: str, setup: Setup) -> Scenario:
-    """The subnets with these classes of files, the sending host ``server``, and the router ``r``."""
+    """The subnets with these classes of files, a sending host ``server``, and the router ``r``."""
     net = Scenario(
         duration=f"{setup.seconds} s", sample=f"{round(setup.sample * 1e3)} ms", link_header="0 B",
         tcp={**TCP, "congestion": VEGAS},

@@ -52,8 +52,8 @@ def network(
 ) -> Scenario:
     """Pairs of hosts with a gateway between them. Its policy slows senders down by ``signal``.
 
-    The hosts ``l0``, ``l1``, … are on its LAN side, and ``w0``, ``w1``, … on its WAN side. Data goes
-    ``up`` or ``down``. The link from the gateway to the WAN side has the delay ``far``, which
+    The hosts ``l0``, ``l1``, … are on its LAN side, and ``w0``, ``w1``, … on its WAN side. Data
+    goes ``up`` or ``down``. The link from the gateway to the WAN side has the delay ``far``, which
     ``varies`` at random by up to this time, and it loses ``loss`` of the data. The gateway has the
     one ``policy``, or the policy file ``file``. ``back`` has settings for the links towards the
     hosts ``l0``, ``l1``, … only. With ``relays`` there are hosts ``r0``, ``r1``, … between the

@@ -45,7 +45,7 @@ def sites(
     flows: int = 4,
     tcp: Mapping[str, Any] | None = None,
 ) -> Scenario:
-    """Two sites with ``flows`` TCP flows each to a third. Trunks have this ``queue`` before them."""
+    """Two sites with ``flows`` TCP flows each to a third. Trunks have this ``queue``."""
     net = Scenario(
         duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B", tcp=dict(tcp or {})
     )
