@@ -18,7 +18,7 @@ live_loss = Experiment(__file__, seeds=10, needs=missing)
 CONTROLS = ["reno", "cubic"]
 SHOWN = ["none", "gate", "tcr"]
 LOSS = 2
-"""Percent."""
+"""Loss in percent."""
 SECONDS = (5, 20)
 """Of slow start, and that count."""
 
@@ -42,7 +42,7 @@ def measure(seed: int, congestion: str) -> dict[str, float]:
 
 
 def over(runs: Table, signal: str, congestion: str) -> np.ndarray:
-    """Goodput with ACKs held, of that with another signal."""
+    """Goodput with ACKs held, divided by that with another signal."""
     cell = runs.where(congestion=congestion)
     return cell["gate goodput"] / cell[f"{signal} goodput"]
 
