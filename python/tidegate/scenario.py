@@ -207,9 +207,9 @@ def _plain(value: Any, place: str) -> Any:
             return {str(name): _plain(each, f"{inner}{name}") for name, each in value.items()}
         case Sequence() if not isinstance(value, (bytes, bytearray)):
             return [_plain(each, f"{place}[{number}]") for number, each in enumerate(value)]
-        case Integral() if -_MOST_WHOLE <= value <= _MOST_WHOLE:
-            return int(value)
         case Integral():
+            if abs(int(value)) <= _MOST_WHOLE:
+                return int(value)
             raise ScenarioError(f"{place}: {value!r} is too large; write at most 2**63 - 1")
         case float() if math.isfinite(value):
             return float(value)

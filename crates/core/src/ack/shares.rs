@@ -315,8 +315,8 @@ mod tests {
 
         /// Members that left are as if they had never been there.
         ///
-        /// Kills: a part kept of this interval, of the one before, or of both; one taken away twice, or of an interval
-        /// in which the member was not seen; what it took left among what the modest take.
+        /// Kills: a part kept in this interval, in the one before, or in both; a part taken away twice; the bytes of the
+        /// member kept in the sum of the modest.
         #[test]
         fn who_leaves_leaves_its_part_to_the_others_at_once(
             steps in prop::collection::vec((0u64..900, 0u32..6, 1u32..4, 0u8..4), 1..60),
