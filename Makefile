@@ -11,6 +11,8 @@ PROGRAM = $(TARGET)/$(PROFILE)/tidegate
 PYTHON := python experiments validate .ci
 PIP := .venv/bin/pip --disable-pip-version-check --quiet install --requirement
 
+# The demo is to begin soon.
+demo: PROFILE := release
 demo: setup program ## the main job, in network namespaces of its own, about two minutes
 	$(PROGRAM) demo
 

@@ -332,7 +332,7 @@ fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
     u64::try_from(transfers.rows()).unwrap()
 }
 
-/// Kills: parts of the rate for connections that have ended, so that those that there are get a third of it.
+/// Kills: parts of the rate for connections that have ended, so that the others send less than the rate.
 #[test]
 fn short_connections_are_as_fast_with_paced_acks_as_with_held_ones() {
     for (clients, answer) in [(50, 4_000), (50, 30_000), (1, 500_000)] {
