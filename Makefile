@@ -25,6 +25,7 @@ check: ## what needs no test to run: form, lints, documentation, licences
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	python3 .ci/deny.py
+	python3 .ci/prose.py
 	$(MAKE) --no-print-directory .venv/test
 	.venv/bin/ruff format --check $(PYTHON)
 	.venv/bin/ruff check $(PYTHON)

@@ -12,15 +12,20 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
 from ._live import bulk, hosts, missing, side_by_side
-from .loss import LIMITED
 
 live_loss = Experiment(__file__, seeds=10, needs=missing)
 
 CONTROLS = ["reno", "cubic"]
 SHOWN = ["none", "gate", "tcr"]
 LOSS = 2
-"""Percent."""
+"""Loss in percent."""
 SECONDS = (5, 20)
+"""Of slow start, and that count."""
+
+LIMITED = (
+    "it is losses and not windows that hold senders below their part, as in the simulator "
+    "(`postack/loss#two-reno`): a queue for each flow leaves them as little (`#fair`)"
+)
 
 
 @live_loss.run(congestion=CONTROLS)
@@ -34,7 +39,7 @@ def measure(seed: int, congestion: str) -> dict[str, float]:
 
 
 def over(runs: Table, signal: str, congestion: str) -> np.ndarray:
-    """Goodput with ACKs held, of that with another signal."""
+    """Goodput with ACKs held, divided by that with another signal."""
     cell = runs.where(congestion=congestion)
     return cell["gate goodput"] / cell[f"{signal} goodput"]
 
