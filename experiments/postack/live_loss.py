@@ -22,6 +22,9 @@ LOSS = 2
 SECONDS = (5, 20)
 """Of slow start, and that count."""
 
+MARGIN = 0.05
+"""Live figures and the simulator's may differ by as much (A001-12)."""
+
 LIMITED = (
     "it is losses and not windows that hold senders below their part, as in the simulator "
     "(`postack/loss#two-reno`): a queue for each flow leaves them as little (`#fair`)"
@@ -45,15 +48,17 @@ def over(runs: Table, signal: str, congestion: str) -> np.ndarray:
 
 
 @live_loss.claim(
-    "A001-3", "live, 2 %, Reno: goodput, gate over TCR", paper="> 1", at_least=1.12, why=LIMITED
-)
+    "A001-3", "live, 2 %, Reno: goodput, gate over TCR", paper="> 1", at_least=1.12,
+    margin=MARGIN, why=LIMITED,
+)  # fmt: skip
 def reno(runs: Table) -> Numbers:
     return over(runs, "tcr", "reno")
 
 
 @live_loss.claim(
-    "A001-3", "live, 2 %, CUBIC: goodput, gate over TCR", paper="> 1", at_least=1.12, why=LIMITED
-)
+    "A001-3", "live, 2 %, CUBIC: goodput, gate over TCR", paper="> 1", at_least=1.12,
+    margin=MARGIN, why=LIMITED,
+)  # fmt: skip
 def cubic(runs: Table) -> Numbers:
     return over(runs, "tcr", "cubic")
 

@@ -86,7 +86,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Another spelling of one value of a filter.
+/// Replaces a value of a filter by another spelling.
 fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     let other = match (key, &*value) {
         ("protocol", Value::Integer(6)) => "TCP".to_owned(),

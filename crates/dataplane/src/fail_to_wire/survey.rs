@@ -141,7 +141,8 @@ impl Found {
     }
 }
 
-/// The counts of programs before this one in its map `life`, of this version or an earlier one.
+/// The counts of earlier programs in the map `life`. These programs had this version or an older
+/// one.
 fn carried(life: &MapData) -> Option<Bypassed> {
     let size = usize::try_from(life.info().ok()?.value_size()).ok()?;
     Life::carried_in(life.fd().as_fd(), size)?.ok()

@@ -64,7 +64,7 @@ pub struct PeerReport {
     pub next_hop: Option<Mac>,
     /// Both ends have agreed on a session.
     pub agreed: bool,
-    /// Number of sessions so far: one, plus one for each restart of either end.
+    /// Number of sessions so far. It is 1 at first, and grows with each restart of an end.
     pub sessions: u64,
     /// Time since the other end last proved to be alive.
     pub heard: Option<Duration>,

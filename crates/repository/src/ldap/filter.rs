@@ -66,7 +66,7 @@ pub(super) fn read(filter: &Entry) -> Result<Table, Fault> {
     read_fields(filter)
 }
 
-/// The direction of a list of filters, if it names one.
+/// The direction that a list of filters names. `None` if it names none or both.
 pub(super) fn read_direction(rule: &Entry) -> Result<Option<Value>, Fault> {
     let Some(number) = rule.integer(DIRECTION)? else { return Ok(None) };
     if [NOT_APPLICABLE, BOTH].contains(&number) {
@@ -251,7 +251,7 @@ fn read_codepoints(filter: &Entry) -> Result<Option<Value>, Fault> {
     })
 }
 
-/// A codepoint by its name, or by its number if it has none.
+/// The name of a codepoint, or its number if there is no name.
 pub(super) fn codepoint(codepoint: Codepoint) -> Value {
     let is = |name: &&&str| name.parse() == Ok(codepoint);
     match CODEPOINT_NAMES.iter().find(is) {
@@ -284,7 +284,7 @@ const BOTH: i64 = 3;
 const PROTOCOL_NAMES: [&str; 12] =
     ["icmp", "igmp", "tcp", "udp", "dccp", "gre", "esp", "ah", "icmpv6", "ospf", "sctp", "udplite"];
 
-/// One name for each codepoint that has any.
+/// The names of codepoints, without further names for the same codepoint.
 const CODEPOINT_NAMES: [&str; 23] = [
     "DF", "LE", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "AF11", "AF12", "AF13", "AF21",
     "AF22", "AF23", "AF31", "AF32", "AF33", "AF41", "AF42", "AF43", "VA", "EF",

@@ -90,7 +90,7 @@ fn many_markers_are_few_proposals_and_not_none() {
     });
 }
 
-/// Markers that one process writes, as fast as the server takes them.
+/// Number of markers that a process writes in a row, as fast as the server accepts them.
 const STRETCH: u32 = 200;
 
 /// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet that never begins.
