@@ -1,4 +1,4 @@
-//! A marking at its place: the marking decides, and the marker marks the packet that waits there.
+//! A marking at its place: the marking decides, and the marker marks the waiting packet.
 //!
 //! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
 //! [`Marker::prevent`]. A packet that moves to the place from another queue was not seen: it is queued as it is.
@@ -9,10 +9,10 @@ use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time};
 
-/// A marking, and what it did.
+/// A marking and its counters.
 pub struct Marker {
     marking: Box<dyn Marking>,
-    /// Direction of the last packet that was seen; all have the same.
+    /// Direction of the packets, which all have the same.
     direction: Direction,
     /// A packet was seen that has not been queued yet.
     pending: bool,
@@ -47,7 +47,8 @@ pub struct Tracked {
     pub rho: f64,
     /// Intervals of the filter that have ended.
     pub intervals: u64,
-    /// Bytes within the last interval from which on a flow was to be tracked; zero without a filter.
+    /// Threshold of the last interval: a flow with this many bytes was tracked; zero without a
+    /// filter.
     pub threshold: Bytes,
     /// Flows that were projected throughout the last interval and sent less than the threshold in it.
     ///
@@ -68,8 +69,8 @@ pub trait Place {
     fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId>;
 }
 
-/// Packets of one member that are searched at most for one of the flow: several flows of a host may be
-/// one member.
+/// Most packets of one member that are searched for a packet of the flow: several flows of a host
+/// may be one member.
 const SEARCHED: u32 = 64;
 
 impl Marker {
