@@ -138,8 +138,8 @@ impl Marker {
         self.marking.ignores(flow)
     }
 
-    /// Marks packets that wait, or `packet`, if it was [seen](Self::sight) just before. Returns `packet` if it is
-    /// to be queued; otherwise it was dropped.
+    /// Marks waiting packets, or `packet` if it was [seen](Self::sight) just before. Returns
+    /// `packet` if it is to be queued; otherwise it was dropped.
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -158,7 +158,7 @@ impl Marker {
         None
     }
 
-    /// Marks until nothing would overflow. Returns a reason if `packet` is to be dropped.
+    /// Marks until no overflow is projected. Returns a reason if `packet` is to be dropped.
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
@@ -196,7 +196,7 @@ impl Marker {
         }
     }
 
-    /// Marks or drops the oldest packet of a flow that waits.
+    /// Marks or drops the oldest waiting packet of a flow.
     fn mark_oldest(&mut self, cx: &mut Cx<'_>, place: &mut dyn Place, target: Target) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
         place.visit(cx.pool, target, &mut |packet| {
@@ -228,7 +228,7 @@ impl Marker {
         outcome
     }
 
-    /// Marks the packet that arrives, if it is ECN-capable.
+    /// Marks the arriving packet, if it is ECN-capable.
     fn mark(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> bool {
         let marked = cx.mark(packet, Reason::Predicted);
         self.marks.marked += u64::from(marked);
@@ -236,7 +236,7 @@ impl Marker {
     }
 }
 
-/// Returns `true` if the sender of `packet` may send it ECN-capable: data, and not for the second time.
+/// Returns `true` if `packet` may be ECN-capable: it carries data and is no retransmission.
 ///
 /// Source: RFC 3168, sections 6.1.4 and 6.1.5.
 fn counts(packet: &Packet) -> bool {

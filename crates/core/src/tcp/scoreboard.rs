@@ -1,11 +1,8 @@
 //! Scoreboard: one entry for each segment that was sent and is not acknowledged, in stream order.
 //!
-//! Each ACK costs O(1) amortised:
-//!
-//! - loss by count: the edge below which all is delivered or lost only moves up (RFC 6675,
-//!   `IsLost`);
-//! - runs of segments delivered selectively are skipped as a whole;
-//! - loss by time: the oldest segment is the head of a list in order of send time (RFC 8985).
+//! Each ACK costs O(1) amortised. For loss by count (RFC 6675, `IsLost`), an edge moves up over the
+//! segments that are delivered or lost. Runs of segments delivered selectively are skipped as a
+//! whole. For loss by time (RFC 8985), the oldest segment is the head of a list in order of send time.
 //!
 //! Differs: a SACK block that covers a part of a segment has no effect until the rest is covered
 //! (RFC 2018 leaves this to the sender).

@@ -3,26 +3,25 @@
 //!
 //! Law: `bandwidth` is the greatest delivery rate of the last ten round trips, `min_rtt` the least
 //! round-trip time of the last 10 s. The pacing rate is `gain * bandwidth` less 1 %, the window
-//! `gain * bandwidth * min_rtt` and a few segments. The gains of each mode:
+//! `gain * bandwidth * min_rtt` and a few segments. Each mode has its gains.
 //!
-//! - Startup: 2/ln 2, until the bandwidth has not grown by a quarter for three round trips.
-//! - Drain: the inverse, until the data in flight fits the path.
-//! - Probing for bandwidth: pacing cycles through 5/4, 3/4, 1, 1, 1, 1, 1, 1, one `min_rtt` each;
-//!   the window's gain is 2.
-//! - Probing for the round-trip time: when `min_rtt` is 10 s old, the window is 4 segments for 200
-//!   ms.
+//! | mode | pacing gain | window | lasts |
+//! |---|---|---|---|
+//! | startup | 2/ln 2 | the same gain | until three round trips without 25 % more bandwidth |
+//! | drain | ln 2/2 | gain 2/ln 2 | until the data in flight fits the path |
+//! | probe bandwidth | 5/4, 3/4, and six times 1 | gain 2 | one `min_rtt` for each gain |
+//! | probe RTT | 1 | 4 segments | 200 ms, when `min_rtt` is 10 s old |
 //!
 //! Losses do not reduce the rate, unless they look like a policer's ([`policed`]). At the start of
 //! a recovery no more is sent than is delivered.
 //!
 //! Source: Linux, `tcp_bbr.c`.
-//! Differs:
-//! - Times are exact, not jiffies, and windows are bytes. Delayed ACKs are not recognised.
-//! - No packets wait below the sender, so the current bytes in flight replace Linux's estimate for
-//!   the time of the next departure.
-//! - The greatest rate is kept for each of the last ten rounds; Linux keeps three values.
-//! - The first phase of the cycle is derived from the time and the delivered bytes, so that runs
-//!   repeat.
+//! Differs: times are exact, not jiffies, and windows are bytes. Delayed ACKs are not recognised.
+//! Differs: no packets wait below the sender, so the current bytes in flight replace Linux's
+//! estimate for the time of the next departure.
+//! Differs: the greatest rate is kept for each of the last ten rounds; Linux keeps three values.
+//! Differs: the first phase of the cycle is derived from the time and the delivered bytes, so that
+//! runs repeat.
 
 mod bandwidth;
 mod policed;

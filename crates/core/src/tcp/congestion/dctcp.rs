@@ -1,9 +1,9 @@
 //! DCTCP: reduces the window in proportion to the marked bytes.
 //!
 //! Law: once per window, `alpha += gain * (marked - alpha)`. Here `marked` is the marked fraction
-//! of the bytes acknowledged in that window. ECN-Echo, once per window, leaves `cwnd * (1 - alpha /
-//! 2)`. A loss halves the window. Growth is Reno's. DCTCP needs accurate feedback: a receiver that
-//! repeats ECN-Echo until CWR makes `alpha` too large.
+//! of the bytes acknowledged in that window. ECN-Echo, once per window, leaves
+//! `cwnd * (1 - alpha / 2)`. A loss halves the window. Growth is Reno's. DCTCP needs accurate
+//! feedback: a receiver that repeats ECN-Echo until CWR makes `alpha` too large.
 //!
 //! Source: RFC 8257, sections 3.3 to 3.5 (`alpha` begins at 1, the estimation gain is 1/16).
 //! Differs: `alpha` is kept in units of 2^-32 and never rounded up. Without marks it falls to

@@ -2,8 +2,8 @@
 //!
 //! Law, once per round trip, in segments: `queued = cwnd - cwnd * base / rtt`. Here `base` is the
 //! least round-trip time ever seen and `rtt` the least of this round. The window grows by one if
-//! `queued < alpha`, and shrinks by one if `queued > beta`. In slow start it doubles until `queued
-//! > gamma`.
+//! `queued < alpha`, and shrinks by one if `queued > beta`. In slow start it doubles until
+//! `queued > gamma`.
 //!
 //! Source: Linux, `tcp_vegas.c` (doubling each round trip, window at the end of slow start, at
 //! least three samples in a round, losses as Reno's).

@@ -4,14 +4,14 @@
 //! nearest. Here `expected` is the number of segments in flight at the end of the round and `sent`
 //! the number sent in it. `base` is the least round-trip time ever, `rtt` the mean of this round.
 //!
-//! - Congestion avoidance: if `delta < theta * alpha`, each ACK of the next round adds `theta /
-//!   cwnd`. If `delta > theta * beta`, the window shrinks by `theta` at once.
+//! - Congestion avoidance: if `delta < theta * alpha`, each ACK of the next round adds
+//!   `theta / cwnd`. If `delta > theta * beta`, the window shrinks by `theta` at once.
 //! - Slow start doubles the window in every other round until `delta > theta * gamma`, and then
 //!   leaves 7/8 of it.
 //! - A loss leaves three quarters of the window, ECN-Echo a half.
 //!
-//! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with `alpha =
-//! beta`).
+//! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with
+//! `alpha = beta`).
 //! Differs:
 //! - The sender detects losses. The reduction to a half for a segment lost twice is left out.
 //! - A round continues through a recovery.

@@ -181,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Kills: a run that skips one segment too many; an edge that does not step over delivered
-    /// segments; a cursor that is not rewound; a list that loses a retransmission; a list dropped
+    /// segments; a cursor that is not rewound; a list that loses a retransmission. A list dropped
     /// before the disturbance is acknowledged; counters of a segment that is acknowledged in part.
     #[test]
     fn it_keeps_what_a_plain_list_keeps(by_time in any::<bool>(), steps in steps()) {
