@@ -1,5 +1,7 @@
 //! What the gateway does to frames, seen byte for byte at the receiver.
 
+mod lines;
+
 use std::time::Duration;
 
 use serde_json::Value;
