@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use self::host::{Flow, HostState, Place};
 use super::law::{Law, Leaves, Line, Standing};
-use super::longest::{Longest, Places};
+use super::longest::{Groups, Longest};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Backlog, Qdisc, checked, codel, fq_codel};
 use crate::packet::{First, FlowFifo, FlowId, Handover, Host, Links, Member, Turns, make_room};
@@ -123,8 +123,8 @@ struct Lines {
     all: FlowFifo,
     /// By member.
     flows: Vec<Flow>,
-    /// Members in the lists of their hosts.
-    places: Places,
+    /// Members by backlog, in groups by host.
+    groups: Groups,
     /// By number.
     hosts: Vec<HostState>,
     longest: Longest,
@@ -137,7 +137,7 @@ impl Lines {
         let Some(flow) = self.flows.get(member.index()) else { return };
         let host = &mut self.hosts[index(flow.host)];
         host.bytes = Bytes((host.bytes.0 + now.0).saturating_sub(before.0));
-        self.places.set(&mut host.lines, member, now);
+        self.groups.set(&mut host.lines, member, now);
         self.longest.set(Member(flow.host.0), host.bytes);
     }
 
@@ -146,7 +146,7 @@ impl Lines {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
         host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
-        self.places.set(&mut host.lines, member, Bytes::ZERO);
+        self.groups.set(&mut host.lines, member, Bytes::ZERO);
         self.longest.set(Member(old.0), host.bytes);
     }
 
@@ -197,7 +197,8 @@ impl Hosts {
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(host) = self.lines.longest.member() else { return };
-            let Some(member) = self.lines.hosts[host.index()].lines.member() else { return };
+            let group = self.lines.hosts[host.index()].lines;
+            let Some(member) = self.lines.groups.member(group) else { return };
             let mut line = OfFlow { lines: &mut self.lines, member, merging: None };
             fq_codel::drop_half(cx, &mut line, OfFlow::bytes);
         }
