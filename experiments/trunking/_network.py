@@ -18,33 +18,37 @@ from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
 
 RATE = 1_200_000
-"""Of the bottleneck, bytes per second."""
+"""Rate of the bottleneck, bytes per second."""
 BOTTLENECK_RATE = "9.6 Mbit/s"
 
 ALPHA, MANAGEMENT = 8, 52
 """Management packets per connection that may wait, and the length of one."""
 
 CONNECTIONS = 4
-"""Of each trunk."""
+"""Number of connections of each trunk."""
 
 KB = 1_000
 
 VMSS = (3000, 1500)
 GUARANTEES = {"a": (400, 200), "b": (200, 400)}
-"""Of trunks 1 and 2: bytes, and KB/s in experiments (a) and (b)."""
+"""Guarantees of trunks 1 and 2 in KB/s, in experiments (a) and (b)."""
 
 SECONDS = 400
-"""A run of figures 4 and 5; what the first 20 bring is left out."""
+"""Length of a run of figures 4 and 5 in seconds; the first ``WARMUP`` seconds do not count."""
 WARMUP = 20
 
 BOTTLENECK = ("e", "f.wan")
 
 
 def required_buffer(
-    connections: int, vmss: list[int], guaranteed: float, management: int = MANAGEMENT
+    connections: int,
+    vmss: list[int],
+    guaranteed: float,
+    management: int = MANAGEMENT,
+    alpha: int = ALPHA,
 ) -> int:
-    """Bytes by equation 2, of trunks with so many ``connections`` of each VMSS."""
-    each = [ALPHA * management + (ALPHA + 1) * size for size in vmss]
+    """Buffer in bytes by equation 2, for one trunk with these ``connections`` for each VMSS."""
+    each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
 
@@ -59,24 +63,32 @@ def network(
     warmup: int = WARMUP,
     early: bool = True,
     spread: bool = False,
+    alpha: int = ALPHA,
+    packet: int = 1500,
+    begins: int | None = None,
 ) -> Scenario:
     """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, with VMSS in bytes and guarantees in KB/s.
 
-    Flow 1 goes from ``a`` to ``g``, flow 2 from ``c`` to ``h``; ``e`` has ``buffer`` times the room
-    of equation 2, and with ``early`` the RED-like scheme. Flows stop 2 s before the run ends.
-    With ``spread`` each starts at a random time of the first 0.2 s, else 3 ms apart.
+    Flow 1 goes from ``a`` to ``g``, and flow 2 from ``c`` to ``h``. The router ``e`` has ``buffer``
+    times the buffer of equation 2, and with ``early`` it drops like RED. Flows stop 2 s before the
+    run ends. They start 3 ms apart; with ``spread`` each starts at a random time in the first
+    0.2 s. ``alpha`` is that of equation 1, and ``packet`` the length of user packets in bytes. The
+    first slow start of a management connection ends at ``begins`` packets, by default at 8.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
-    needed = required_buffer(connections, list(vmss), KB * sum(guarantee) / RATE)
+    part = KB * sum(guarantee) / RATE
+    needed = required_buffer(connections, list(vmss), part, alpha=alpha)
     queue = {
         "kind": "trunk-fifo",
         "limit": f"{round(buffer * needed)} B",
-        "threshold": 2 * connections * ALPHA,
+        "threshold": 2 * connections * alpha,
         "early": early,
     }
     trunks = []
     for n, (size, guaranteed) in enumerate(zip(vmss, guarantee, strict=True)):
-        trunks.append(trunk(f"t{n + 1}", f"192.0.2.{n + 1}", size, guaranteed, connections))
+        it = trunk(f"t{n + 1}", f"192.0.2.{n + 1}", size, guaranteed, connections)
+        it["tcp"] |= {} if begins is None else {"initial_threshold": begins}
+        trunks.append(it)
     for gateway, ends in (("b", trunks[:1]), ("d", trunks[1:])):
         user = {"name": "user", "action": "pass", "trunk": ends[0]["name"]}
         net.gateway(gateway, {"trunk": ends, "policy": [user]})
@@ -88,7 +100,7 @@ def network(
     net.link("d.wan", "e", rate=BOTTLENECK_RATE)
     net.link("e", "f.wan", rate=BOTTLENECK_RATE, delay="10 ms", queue=queue)
     for n, (sender, receiver) in enumerate((("a", "g"), ("c", "h"))):
-        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": "1500 B"}
+        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": f"{packet} B"}
         udp["stop"] = f"{duration - 2} s"
         start = {"uniform": ["0 s", "0.2 s"]} if spread else f"{3 * n} ms"
         net.traffic(f"flow{n + 1}", "cbr", sender, receiver, start=start, **udp)
@@ -116,7 +128,7 @@ def reverse(trunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(run: Result) -> dict[str, float]:
-    """Of each trunk, in seconds: mean and least in KB/s, the deviation as a part of the mean."""
+    """For each trunk the mean and least rate in KB/s, and the deviation as a part of the mean."""
     row: dict[str, float] = {}
     for n, rate in enumerate(rates(run), 1):
         row |= {f"mean_{n}": rate.mean(), f"least_{n}": rate.min()}
@@ -126,7 +138,7 @@ def measured(run: Result) -> dict[str, float]:
 
 
 def rates(run: Result) -> list[np.ndarray]:
-    """What each flow received in each second that counts, in KB/s."""
+    """Rate of each flow in each second that counts, in KB/s."""
     table = run.windowed()
     time = table["time_seconds"]
     counted = (time > WARMUP) & (time <= SECONDS - 2)
@@ -141,7 +153,7 @@ def user_loss(run: Result) -> int:
 
 
 def claim_shares(figure: Experiment, case: str, paper: tuple[int, int]) -> None:
-    """What experiment (a) or (b) claims: shares in KB/s, steadiness, and guarantees."""
+    """The claims of experiment (a) or (b): shares in KB/s, steadiness, and guarantees."""
 
     def claim(ref: str, text: str, column: str, over: int = 1, **bounds: Any) -> None:
         def measured(runs: Table) -> np.ndarray:

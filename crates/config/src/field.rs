@@ -32,8 +32,8 @@ impl Places {
         places
     }
 
-    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices from 0.
-    /// Empty if no field contains it.
+    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices
+    /// from 0. Empty if no field contains it.
     ///
     /// The range of a `[table]` covers its header only, so its fields lie outside that range.
     pub(crate) fn path(&self, span: &Span) -> String {
@@ -93,8 +93,8 @@ impl Places {
     }
 }
 
-/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the range
-/// of the innermost table or list of the path that it has.
+/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the
+/// range of the innermost table or list of the path that it has.
 pub(crate) fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
@@ -165,7 +165,7 @@ kind = "red"
         Places::of(FILE).path(&(start..start + marked.len()))
     }
 
-    /// Kills: the path of the outermost field; a search that stops at lists.
+    /// Kills: the path of the outermost field; a search that does not enter lists.
     #[test]
     fn the_deepest_field_that_holds_the_place_is_named() {
         assert_eq!(of("\"1 s\""), "run.duration");
@@ -179,7 +179,7 @@ kind = "red"
         assert_eq!(Places::of("[").path(&(0..1)), "");
     }
 
-    /// Kills: a search that does not go on to the enclosing field; a sibling taken for it.
+    /// Kills: a search that stops before the enclosing field; a sibling field returned.
     #[test]
     fn every_span_has_the_path_of_the_shortest_enclosing_field() {
         let places = Places::of(FILE);

@@ -1,12 +1,13 @@
-//! Lists the headers of a frame from the outside in, with those fields that change when a frame is split.
+//! Lists the headers of a frame from the outside in, with the fields that change when a frame is
+//! split.
 //!
-//! Splitting and completing checksums need more than `describe` tells. A header without a length and
-//! without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
+//! Splitting and completing checksums need more than `describe` returns. A header without a length
+//! and without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
 //! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and those named in [`tunnel`].
 //!
-//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP payload is a tunnel on any port
-//! if a valid IP header ends at this offset inside it.
+//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP
+//! payload is a tunnel on any port if a valid IP header ends at this offset inside it.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
@@ -59,7 +60,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport header, if it is known.
+    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport
+    /// header, if it is known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
@@ -207,12 +209,14 @@ impl Layer {
         matches!(self.kind, Kind::Tcp | Kind::Udp | Kind::Sctp)
     }
 
-    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this IP header.
+    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this
+    /// IP header.
     ///
     /// `None` if the last destination cannot be read.
     ///
-    /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5: the destination is the last
-    /// one, also where a routing header or a source route names others before it.
+    /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5. The pseudo
+    /// header has the last destination, even if a routing header or a source route names
+    /// intermediate ones.
     pub(crate) fn pseudo_header(&self, bytes: &[u8], transport: Kind, len: usize) -> Option<u16> {
         let protocol = match transport {
             Kind::Tcp => Protocol::TCP,
@@ -303,7 +307,8 @@ fn udp_end(datagram: &[u8], at: usize, end: usize) -> Option<usize> {
     (len >= UDP).then_some(at + len)
 }
 
-/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for the field.
+/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for
+/// the field.
 fn length(field: u16, left: usize) -> Option<usize> {
     let len = usize::from(field);
     if len == 0 && left > usize::from(u16::MAX) {
@@ -312,7 +317,8 @@ fn length(field: u16, left: usize) -> Option<usize> {
     (len <= left).then_some(len)
 }
 
-/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the header's.
+/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the
+/// header's.
 ///
 /// Source: RFC 791, section 3.1.
 fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
@@ -335,10 +341,11 @@ fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
     packet.get(16..V4)
 }
 
-/// The last destination of an IPv6 packet: the last address of a routing header with segments left, or the header's.
+/// The last destination of an IPv6 packet: the last address of a routing header with segments left,
+/// or the header's.
 ///
-/// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC 8754, section 2
-/// (type 4, whose first address is the last destination).
+/// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC
+/// 8754, section 2 (type 4, whose first address is the last destination).
 fn destination_v6(packet: &[u8]) -> Option<&[u8]> {
     let (mut next, mut at) = (*packet.get(6)?, V6);
     loop {
@@ -367,7 +374,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Tunnels in one another that are read, as `describe` does.
+/// The nesting depth of tunnels that is read, as in `describe`.
 const MOST_TUNNELS: usize = 2;
 
 /// Most layers: PPPoE, three IP headers each with a transport header, and two tunnel headers.

@@ -6,17 +6,18 @@ use tidegate_e2e::{Lab, Testbed, until, witnessed};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
 
-/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2, 2.9, 4.2, 6.1, 8. It is
-/// halved after two rounds with little load.
+/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2,
+/// 2.9, 4.2, 6.1, 8. It is halved after two rounds with little load.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
                       beta = 0.5, weight = 2, most = 8 }";
 const INITIAL: f64 = 2.0;
 const MOST: f64 = 8.0;
 
-/// Greedy transfers fill the trunk, and end. Their connections pass both gateways unchanged.
+/// Greedy transfers fill the trunk, then end. Their connections pass both gateways unchanged.
 ///
-/// Kills: an adjuster that live gateways do not call; a load that counts twice or never; a weight that stays when the
-/// load is gone; with `management`, a number of connections that does not follow; with `vegas`, more than one.
+/// Kills: an adjuster that live gateways do not call. A load that counts twice or never. A weight
+/// that stays when the load ends. With `management`, a number of connections that does not follow.
+/// With `vegas`, more than one connection.
 #[test]
 fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
     witnessed(|bed| {

@@ -1,10 +1,12 @@
-//! Other spellings of the same items: units, names for numbers, lists in any order, tables for names.
+//! Other spellings of the same items: units, names for numbers, lists in any order, tables for
+//! names.
 
 use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
 
-/// The items of a set in another order and in other spellings, which mean the same. `seed` decides which.
+/// The items of a set in another order and in other spellings with the same meaning. `seed` selects
+/// the spelling.
 #[must_use]
 pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
     let mut random = Draws(seed);
@@ -54,8 +56,8 @@ fn list(value: &mut Value) -> impl Iterator<Item = &mut Vec<Value>> {
     value.as_array_mut().into_iter()
 }
 
-/// A field of a filter: a single value may stand in a list, and the order of a list has no meaning. A VLAN
-/// alone is that of the outermost tag.
+/// A field of a filter. A single value may be written as a list, and the order of a list has no
+/// meaning. A VLAN without `outer` or `inner` is that of the outermost tag.
 fn filter_field(key: &str, value: &mut Value, random: &mut Draws) {
     if key == "direction" || value.is_bool() {
         return;
@@ -77,7 +79,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     values.iter_mut().for_each(|value| name_number(key, value, random));
     random.shuffle(&mut values);
     if values.len() > 1 || random.below(2) == 0 {
-        // A value that is said twice is still the same value.
+        // A repeated value has the same meaning.
         values.extend(values.first().cloned().filter(|_| random.below(3) == 0));
         *value = Value::Array(values);
     } else {
@@ -85,7 +87,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Another spelling of one value of a filter.
+/// Replaces a value of a filter by another spelling.
 fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     let other = match (key, &*value) {
         ("protocol", Value::Integer(6)) => "TCP".to_owned(),
@@ -149,7 +151,7 @@ fn quantities(value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A small source of random numbers: SplitMix64.
+/// A small generator of random numbers: SplitMix64.
 struct Draws(u64);
 
 impl Draws {

@@ -1,4 +1,5 @@
-//! The shared memory between the gateway and its programs: the deadline, and counts of earlier runs.
+//! The shared memory between the gateway and its programs: the deadline, and counts of earlier
+//! runs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,7 +62,8 @@ impl Life {
         carried
     }
 
-    /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version had such a map.
+    /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version
+    /// had such a map.
     pub(super) fn carried_in(map: BorrowedFd<'_>, size: usize) -> Option<io::Result<Bypassed>> {
         match size {
             Self::BYTES => Some(Self::map(map).map(|life| life.carried())),
@@ -85,16 +87,19 @@ impl Life {
     }
 
     fn words(&self) -> &[AtomicU64; Self::WORDS] {
-        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only read.
+        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only
+        // read.
         unsafe { self.words.as_ref() }
     }
 }
 
-/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for each of its reasons.
+/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for
+/// each of its reasons.
 fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
     let mapping = Mapping::of(file, 0, FORMER_BYTES)?;
     let words: NonNull<[AtomicU64; FORMER_WORDS]> = mapping.at(0, 1)?;
-    // SAFETY: the words lie in the mapping, which lives until the end of this function. The programs only read.
+    // SAFETY: the words lie in the mapping, which lives until the end of this function. The
+    // programs only read.
     let [_, counts @ ..] = unsafe { words.as_ref() };
     let mut carried = Bypassed::default();
     for (reason, frames) in (0..).zip(counts) {
@@ -119,13 +124,14 @@ mod tests {
 
     /// A file in memory in place of a map.
     fn map_of(words: &[u64]) -> File {
-        // SAFETY: the name ends in a zero, and nobody else has the new file descriptor.
+        // SAFETY: the name ends in a zero, and nothing else owns the new file descriptor.
         let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"life".as_ptr(), 0)) };
         words.iter().for_each(|word| file.write_all(&word.to_ne_bytes()).unwrap());
         file
     }
 
-    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames taken for bytes.
+    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames,
+    /// taken for bytes.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {
         let frames = |frames| FrameCount { frames, bytes: 0 };

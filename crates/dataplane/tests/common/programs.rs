@@ -54,8 +54,8 @@ impl Foreign {
     }
 }
 
-/// A program attached by a link, as in commit ae462d3. This value holds the link instead of a pin, which
-/// looks to other processes like a pin in another mount namespace.
+/// A program attached by a link, as in commit ae462d3. This value holds the link in place of a pin.
+/// To other processes, it looks like a pin in another mount namespace.
 pub(crate) struct Former {
     life: Array<MapData, u64>,
     _link: FdLink,
@@ -63,7 +63,8 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc program.
+    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc
+    /// program.
     pub(crate) fn wire(port: &Interface, mode: Mode, peer: Option<&Interface>) -> Self {
         let mut object = EbpfLoader::new().load(WIRE).unwrap();
         if let Some(peer) = peer {

@@ -68,7 +68,7 @@ fn time(seconds: i64, nanos: i64) -> Duration {
 pub(super) struct Look {
     directory: PathBuf,
     itself: Version,
-    /// Where the marker is, its version, and its content. Without markers: none.
+    /// Path, version and content of the marker; `None` if markers are not used.
     marker: Option<(PathBuf, Version, Vec<u8>)>,
     commit: Commit,
 }
@@ -94,7 +94,8 @@ impl Look {
         marker.unwrap_or(&self.directory)
     }
 
-    /// The look without what changes when temporary files are made: with markers, the directory itself.
+    /// The look without what changes when temporary files are made: with markers, the directory
+    /// itself.
     fn comparable(mut self) -> Self {
         if self.commit == Commit::Marker {
             self.itself = Version {

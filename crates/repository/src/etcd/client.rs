@@ -231,7 +231,7 @@ async fn body(response: Response<'_>, limit: usize) -> Result<Vec<u8>, Failure> 
     })
 }
 
-/// Whether another token may help.
+/// Returns `true` if another token may help.
 fn outdated(error: &ErrorBody) -> bool {
     error.code == UNAUTHENTICATED || error.message.contains("revision of auth store is old")
 }
@@ -239,7 +239,8 @@ fn outdated(error: &ErrorBody) -> bool {
 /// Path of the exchange of a password for a token.
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8 KiB in practice.
+/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8
+/// KiB in practice.
 pub(super) const SMALL: usize = 64 * 1024;
 
 /// Characters of a server's message that are shown. Chosen: three lines of a terminal.

@@ -1,4 +1,5 @@
-//! Passwords and certificates in use. They are read again when a server refuses them and their files have changed.
+//! Passwords and certificates in use. They are read again when a server refuses them and their
+//! files have changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,7 +61,7 @@ impl Credentials {
     }
 }
 
-/// Whether other credentials may help.
+/// Returns `true` if other credentials may help.
 pub(super) fn of_credentials(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Refused | FaultKind::Untrusted)
 }

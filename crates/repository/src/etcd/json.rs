@@ -1,4 +1,5 @@
-//! Messages of etcd's JSON gateway: 64-bit numbers are strings, keys and values are base64, defaults are left out.
+//! Messages of etcd's JSON gateway: 64-bit numbers are strings, keys and values are base64,
+//! defaults are left out.
 //!
 //! Source: etcd 3.4, `etcdserver/etcdserverpb/rpc.proto`; the JSON mapping of Protocol Buffers 3.
 
@@ -192,7 +193,7 @@ pub(super) struct PutRequest {
 #[derive(Debug, Deserialize)]
 pub(super) struct Written {
     pub(super) header: Header,
-    /// Whether the conditions held.
+    /// `true` if the conditions held.
     #[serde(default)]
     pub(super) succeeded: bool,
 }
@@ -258,7 +259,7 @@ pub(super) struct WatchAnswer {
     pub(super) created: bool,
     #[serde(default)]
     pub(super) canceled: bool,
-    /// Where history begins, if the watch was to begin before that.
+    /// Start of the remaining history, if the watch was to begin earlier.
     #[serde(default)]
     pub(super) compact_revision: Number,
     #[serde(default)]

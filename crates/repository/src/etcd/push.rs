@@ -1,7 +1,8 @@
 //! Writing a whole set: items in transactions of at most 128 operations, the marker in the last.
 //!
-//! A key `push` with a lease is the lock: each transaction holds only if the lock is still ours. A push that is cut
-//! off leaves the marker, and thus the committed set, as it was. Its lock expires with the lease.
+//! A key `push` with a lease is the lock: each transaction holds only if the lock is still ours. A
+//! push that is cut off leaves the marker, and thus the committed set, as it was. Its lock expires
+//! with the lease.
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
 
@@ -80,7 +81,8 @@ impl<'a> Push<'a> {
     pub(super) async fn through(&self, client: &mut Client<'_>) -> Result<String, Fault> {
         self.acquire(client).await?;
         let done = self.write(client).await;
-        // While no member is reachable the lock stays, for the attempt at the next one; else it expires.
+        // While no member is reachable the lock stays, for the attempt at the next one; else it
+        // expires.
         if done.as_ref().err().is_none_or(|fault| fault.kind != FaultKind::Unreachable) {
             self.release(client).await;
         }
@@ -113,7 +115,7 @@ impl<'a> Push<'a> {
         Ok(revision(at, &digest))
     }
 
-    /// Deletions of the keys that are not wanted. A key that is none of ours is an error, since no gateway would
+    /// Deletions of the keys that are not wanted. A foreign key is an error, since no gateway would
     /// read the set.
     async fn stale(&self, client: &mut Client<'_>) -> Result<Vec<Operation>, Fault> {
         let limits = Limits { size: LONGEST_LIST, policies: usize::MAX };
@@ -256,7 +258,7 @@ fn batches(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
     batches
 }
 
-/// Whether `more` small operations fit into a transaction too.
+/// Returns `true` if `more` small operations also fit into the transaction.
 fn has_room(batch: &[Operation], more: usize) -> bool {
     let size: usize = batch.iter().map(Operation::size).sum();
     batch.len() + more <= MOST_OPERATIONS && size <= LONGEST_BATCH
@@ -289,13 +291,15 @@ const LEASE_REVOKE: &str = "/v3/lease/revoke";
 /// Operations in a transaction. Source: etcd 3.4, `--max-txn-ops`, its default.
 const MOST_OPERATIONS: usize = 128;
 
-/// Bytes of keys and values in a transaction: two thirds of the default of `--max-request-bytes`, 1.5 MiB.
+/// Bytes of keys and values in a transaction: two thirds of the default of `--max-request-bytes`,
+/// 1.5 MiB.
 const LONGEST_BATCH: usize = 1024 * 1024;
 
 /// Bytes of the keys that are there before a push. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// How long a lock outlives its push. Chosen: a third, after which it is extended, and two answers of 5 s.
+/// Lifetime of a lock after its push has ended. Chosen: a third, after which it is extended, and
+/// two answers of 5 s.
 const LEASE: Duration = Duration::from_secs(20);
 
 /// For messages about answers without keys.

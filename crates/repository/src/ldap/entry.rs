@@ -6,7 +6,8 @@ use ldap3::SearchEntry;
 
 use crate::{Fault, FaultKind};
 
-/// An entry as the server sent it. Names of attributes are in lower case, as they are compared without case.
+/// An entry as the server sent it. Names of attributes are in lower case, as they are compared
+/// without case.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Entry {
     /// Its distinguished name.
@@ -35,12 +36,12 @@ impl Entry {
         self.attributes.get(&attribute.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it has `attribute`.
+    /// Returns `true` if it has `attribute`.
     pub(super) fn has(&self, attribute: &str) -> bool {
         !self.values(attribute).is_empty()
     }
 
-    /// Whether it has the object class `class`.
+    /// Returns `true` if it has the object class `class`.
     pub(super) fn is_a(&self, class: &str) -> bool {
         let is = |value: &Vec<u8>| value.eq_ignore_ascii_case(class.as_bytes());
         self.values(OBJECT_CLASS).iter().any(is)
@@ -102,9 +103,11 @@ impl From<SearchEntry> for Entry {
     }
 }
 
-/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around separators.
+/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around
+/// separators.
 ///
-/// Differs: escapes are compared as they are written. Names that this program writes have one form only.
+/// Differs: escapes are compared as they are written. Names that this program writes have one form
+/// only.
 pub(super) fn key(dn: &str) -> String {
     let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()

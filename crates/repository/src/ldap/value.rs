@@ -1,7 +1,8 @@
 //! Values of a policy file as the text of an attribute.
 //!
-//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind = "per-flow" }` or
-//! `20`. A string that would be read as TOML, such as `20`, is written in its quotes. No value is lost.
+//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind =
+//! "per-flow" }` or `20`. A string that would be read as TOML, such as `20`, is written in its
+//! quotes. No value is lost.
 
 use toml::{Table, Value};
 
@@ -18,10 +19,10 @@ pub(super) fn parse(text: &str) -> Value {
     inline_value(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Whether a string can stand for itself.
+/// Returns `true` if the string needs no quotes.
 ///
-/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain form for control
-/// characters.
+/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain
+/// form for control characters.
 fn is_plain(text: &str) -> bool {
     let kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
     kept && inline_value(text).is_none()
@@ -115,7 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key without quotes.
+        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key
+        /// without quotes.
         #[test]
         fn no_value_is_lost(value in values()) {
             let text = text(&value);

@@ -1,4 +1,5 @@
-//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback address.
+//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback
+//! address.
 
 use std::fs;
 use std::io::Write as _;
@@ -124,7 +125,7 @@ impl Server {
         assert!(child.wait().unwrap().success(), "{ldif}");
     }
 
-    /// What `ldapsearch` finds at the entry `dn`.
+    /// The output of `ldapsearch` for the entry `dn`.
     pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
         let output = Command::new("ldapsearch")
             .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
@@ -230,7 +231,7 @@ pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     }
 }
 
-/// Whether the lines ask for TLS; the certificates are then made.
+/// Returns `true` if the lines request TLS; makes the certificates in this case.
 fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     let wanted = lines.contains("# tls");
     if wanted {
@@ -239,7 +240,8 @@ fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     wanted
 }
 
-/// The server program. Says that a test is skipped where it is missing, which the build server refuses.
+/// The server program. Says that a test is skipped where it is missing, which the build server
+/// refuses.
 pub(crate) fn slapd() -> Option<PathBuf> {
     let tools =
         ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
@@ -249,7 +251,8 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     }
     let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
     assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
-    // Shown even where the output of passing tests is not. Nothing is left to do where there is nobody to tell.
+    // Shown even where the output of passing tests is not. Nothing is left to do where there is
+    // nobody to tell.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"

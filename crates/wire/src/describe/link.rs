@@ -6,7 +6,7 @@ use tidegate_core::packet::{Facts, NO_VLAN, Network};
 use super::{Cursor, Oddity, be16};
 use crate::{checksum, ethertype};
 
-/// Passes all link-layer headers; says what they carry.
+/// Passes all link-layer headers; returns the protocol of their payload.
 #[inline]
 pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let ethernet = frame.take::<14>().ok_or(Oddity::Link)?;
@@ -32,7 +32,7 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
     Err(Oddity::Depth)
 }
 
-/// Notes the identifier of a tag, of which the outermost two count.
+/// Records the VLAN identifier of a tag. Only the outermost two tags count.
 const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
     if packet.vlan == NO_VLAN {
         packet.vlan = vlan;
@@ -72,7 +72,8 @@ fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddit
     Ok(network)
 }
 
-/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one byte.
+/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one
+/// byte.
 ///
 /// Differs: RFC 2516, section 7 asks not to compress the field, but some senders do.
 fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
@@ -98,9 +99,13 @@ fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     })
 }
 
-/// Source: RFC 3032, section 2.1; what the stack carries is guessed from the first nibble, as
-/// routers do (RFC 4928, section 2), and the guess has to hold up: a pseudowire without control word
-/// may carry a MAC address that begins like an IP header.
+/// Passes an MPLS label stack and determines its payload.
+///
+/// Routers guess the payload from its first nibble (RFC 4928, section 2). A pseudowire without
+/// control word may carry a MAC address that begins like an IP header. So the guess counts only if
+/// the IP header is plausible.
+///
+/// Source: RFC 3032, section 2.1.
 fn mpls(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     for _ in 0..MAX_HEADERS {
         let [_, _, label_end, _] = *frame.take().ok_or(Oddity::Link)?;
@@ -124,11 +129,11 @@ fn guess(frame: &Cursor<'_>) -> Network {
     }
 }
 
-/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a MAC
-/// address that begins like one.
+/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a
+/// MAC address that begins like one.
 ///
-/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header must
-/// be a common one, and no Ethernet header may fit.
+/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header
+/// must be a common one, and no Ethernet header may fit.
 fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     let Some(header) = ahead.first_chunk::<40>() else { return false };
     let payload = usize::from(be16(header[4], header[5]));
@@ -143,7 +148,7 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     }
 }
 
-/// VLAN tags, or MPLS labels, in a row that are followed.
+/// Parsing follows at most this many VLAN tags, or MPLS labels, in a row.
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;
@@ -153,10 +158,12 @@ const PRIORITY_ONLY: u16 = 0;
 const BOTTOM_OF_STACK: u8 = 0x01;
 /// LLC and SNAP with the ethertype (RFC 1042).
 const SNAP_LEN: usize = 8;
-/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are shorter.
+/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are
+/// shorter.
 const LONGEST_PADDING: usize = 46;
-/// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6, options, OSPF,
-/// SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most MAC addresses.
+/// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6,
+/// options, OSPF, SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most
+/// MAC addresses.
 const UPPER_LAYERS: [u8; 13] = [4, 6, 17, 41, 43, 44, 47, 50, 51, 58, 60, 89, 132];
 /// The header of PPPoE and a protocol field of two bytes (RFC 2516, section 4).
 const PPPOE_LEN: usize = 8;
