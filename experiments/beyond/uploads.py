@@ -1,4 +1,4 @@
-"""What a download and a stream keep beside uploads on lines with a slow uplink.
+"""A download and a stream beside uploads on lines with a slow uplink.
 
 Source: none prints these numbers. The line of 10.8 and 0.83 Mbit/s in ATM cells is an ADSL line,
 the others are common rates of cable and of passive optical networks.
@@ -8,9 +8,9 @@ queue of its own interface short (TCP small queues). One of the computers downlo
 or the same one, has 8 or 32 uploads, which begin within the first two seconds. The goodput of the
 download from 10 to 40 s is compared with what it has alone in a run with the same seed. On a line
 with 10 Mbit/s upwards, a stream of 3 Mbit/s stands beside 60 uploads of the other computer.
-The bounds were fixed before anything was measured: 0.9, and 3 Mbit/s less what rounds to it. Beside
-them stands what is left with `fq-codel`, and on the ADSL line what is left with a `target` that is
-longer than a frame takes upwards.
+The bounds were fixed before anything was measured: 0.9, and 3 Mbit/s less what rounds to it. The
+same is measured with `fq-codel`, and on the ADSL line with a `target` that is longer than a frame
+takes upwards.
 """
 
 import re
@@ -31,7 +31,7 @@ LINES: dict[str, dict[str, Any]] = {
     "300/30": {"rate": {"up": "30 Mbit/s", "down": "300 Mbit/s"}},
     "1000/50": {"rate": {"up": "50 Mbit/s", "down": "1 Gbit/s"}},
 }
-"""What `[gateway]` says of each line; the rest is default."""
+"""Fields of `[gateway]` for each line; all others have their defaults."""
 
 BESIDE = {
     "8 uploads of another computer": ("box", 8),
@@ -39,7 +39,7 @@ BESIDE = {
     "8 uploads of the same computer": ("pc", 8),
     "32 uploads of the same computer": ("pc", 32),
 }
-"""Who uploads, with how many connections."""
+"""The computer that uploads, and the number of its connections."""
 
 ROOM = {"kind": "drop-tail", "limit": "64 MB"}
 """The server does not drop what it sends."""
@@ -87,7 +87,7 @@ CASES = [
 ]
 
 OPEN = case(SLOW, "32 uploads of another computer")
-"""What ten seeds leave open."""
+"""The cell that ten seeds leave open."""
 
 uploads = Experiment(__file__, more={"case": {it: 80 for it in (OPEN, case(SLOW, ALONE))}})
 

@@ -1,4 +1,5 @@
-//! Access lines with a slow uplink, through a live gateway with the default queue: who goes next, and what thinning leaves.
+//! Access lines with a slow uplink behind a live gateway with the default queue: the order of packets, and the rate of a
+//! download.
 //!
 //! Orders of frames and comparisons within one run are asserted, and no rates or times. The heartbeat does not time out, so
 //! that no frame goes past a gateway which a busy machine holds up.
@@ -31,7 +32,7 @@ const WARM_UP: Duration = Duration::from_millis(1_200);
 
 const MEASURED: Duration = Duration::from_millis(1_500);
 
-/// Payload bytes per second over [`MEASURED`], by what the fetch tells itself.
+/// Payload bytes per second over [`MEASURED`], as the fetch reports them.
 fn rate(fetch: &Fetch) -> f64 {
     pause(WARM_UP);
     let before = fetch.progress();
