@@ -438,6 +438,9 @@ pub struct Proposal {
     /// Milliseconds within which it must be confirmed.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
+    /// The policy file also becomes the one that a restart reads. `file` does not count then.
+    #[serde(default)]
+    pub save: bool,
 }
 
 /// The difference between a policy file and what runs.
@@ -465,6 +468,9 @@ pub struct Applied {
     /// The file that a restart reads, if it is not the applied one.
     #[serde(default)]
     pub restart_reads: Option<String>,
+    /// The file that it was saved as.
+    #[serde(default)]
+    pub saved: Option<String>,
 }
 
 /// The sources of policies.
