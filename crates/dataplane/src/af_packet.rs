@@ -15,7 +15,7 @@ use tidegate_wire::{VlanTag, finish_checksum, split};
 
 use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
-use crate::cutting::cut;
+use crate::cutting::{Arrived, cut};
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
@@ -115,7 +115,7 @@ struct PacketPort<S> {
     socket: S,
     memory: PacketMemory,
     /// Received and described, not yet asked for.
-    arrived: VecDeque<PacketId>,
+    arrived: VecDeque<Arrived>,
     /// The socket had less than was asked for.
     drained: bool,
     /// Super-packets are cut into frames as they arrive.
@@ -157,7 +157,7 @@ impl<S: Socket> PacketPort<S> {
         if self.arrived.is_empty() && !std::mem::take(&mut self.drained) {
             self.receive_batch(pool, now);
         }
-        self.arrived.pop_front()
+        self.arrived.pop_front().map(|it| it.packet)
     }
 
     fn receive_batch(&mut self, pool: &mut PacketPool, now: Time) {
@@ -191,15 +191,18 @@ impl<S: Socket> PacketPort<S> {
             if self.cuts && pool[&packet].segments > 1 {
                 cut(&self.memory, pool, packet, now, &mut self.arrived);
             } else {
-                self.arrived.push_back(packet);
+                self.arrived.push_back(Arrived { packet, ends: true });
             }
         }
     }
 
     /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames without
     /// room in the socket are copies as long as there are any.
+    ///
+    /// A super-packet counts as one, although it was cut, as in the socket and in the counts of copies.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
-        let received = self.arrived.drain(..).map(|packet| pool.release(packet)).count();
+        let received = self.arrived.iter().filter(|it| it.ends).count();
+        self.arrived.drain(..).for_each(|it| pool.release(it.packet));
         let dropped = u64::try_from(received).unwrap_or(0) + self.discard(MOST_DISCARDED);
         let (overflows, copies) = (self.socket.overflows(), copies());
         self.copies = copies == u64::MAX;
