@@ -124,6 +124,9 @@ pub struct FlowId(pub u32);
 impl FlowId {
     /// In no flow table.
     pub const NONE: Self = Self(u32::MAX);
+
+    /// In no flow table, and on its way from one queue to another.
+    pub(crate) const MOVED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {
