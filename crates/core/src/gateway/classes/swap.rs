@@ -140,10 +140,8 @@ impl Classes {
         let leaf = ClassId(nth);
         let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
         let Some(mut queue) = line_there.queue.take() else { return true };
-        // Packets in tunnels are matched again one by one: only the pool has their outer headers.
-        let mut which = |packet: &mut Packet| {
-            packet.flow == FlowId::NONE
-                && (packet.has_outer() || leaf_of(self, packet, None) != leaf)
+        let mut which = |packet: &mut Packet, outer: Option<&Outer>| {
+            packet.flow == FlowId::NONE && leaf_of(self, packet, outer) != leaf
         };
         let mut what =
             Handover { from: line(FlowId::NONE), to: line(FlowId::MOVED), which: &mut which };
