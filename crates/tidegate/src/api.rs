@@ -330,13 +330,17 @@ pub struct Tunnel {
     pub src: String,
     /// Receiver of the outer packets.
     pub dst: String,
+    /// VLAN identifier of the Ethernet frames inside it, if they have a tag.
+    #[serde(default)]
+    pub vlan: Option<u16>,
 }
 
 impl Tunnel {
     /// The tunnel in words.
     pub(crate) fn text(&self) -> String {
         let id = self.id.map_or_else(String::new, |id| format!(" {id}"));
-        format!("{}{id} from {} to {}", self.kind, self.src, self.dst)
+        let vlan = self.vlan.map_or_else(String::new, |vlan| format!(", with VLAN {vlan} inside"));
+        format!("{}{id} from {} to {}{vlan}", self.kind, self.src, self.dst)
     }
 }
 
