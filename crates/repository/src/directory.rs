@@ -10,13 +10,14 @@
 //! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a directory that was
 //! made again, or to which a symbolic link now leads.
 
+mod committed;
 mod read;
 mod write;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -27,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use self::committed::Committed;
 use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, QUIET, Snapshot, Snapshots};
 
 /// A directory of TOML files.
@@ -37,6 +39,8 @@ pub(crate) struct Directory {
     poll: Duration,
     max_size: u64,
     max_policies: usize,
+    /// What was last read, by whichever request.
+    committed: Arc<Mutex<Committed>>,
 }
 
 impl Directory {
@@ -47,6 +51,7 @@ impl Directory {
             poll: spec.poll.max(SHORTEST_POLL),
             max_size: spec.max_size.0,
             max_policies: spec.max_policies,
+            committed: Arc::default(),
         }
     }
 }
