@@ -17,8 +17,7 @@ use crate::frame;
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
 
-<<<<<<< HEAD
-/// A packet that has arrived, and is described.
+/// A received packet with its descriptor.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub packet: PacketId,
@@ -26,11 +25,8 @@ pub(crate) struct Arrived {
     pub ends: bool,
 }
 
-/// Appends the frames of the super-packet `packet`, which is described, to `out`. Appends any other packet whole.
-=======
 /// Appends the frames of the super-packet `packet`, which has a descriptor, to `out`. Any other
 /// packet is appended unchanged.
->>>>>>> main
 pub(crate) fn cut(
     memory: &PacketMemory,
     pool: &mut PacketPool,
@@ -91,13 +87,8 @@ mod tests {
 
     const MSS: u16 = 1_448;
 
-<<<<<<< HEAD
-    /// A super-packet of `payload` bytes in a pool of `buffers`, cut.
-    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<Arrived>) {
-=======
     /// Splits a super-packet of `payload` bytes in a pool of `buffers`.
-    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<PacketId>) {
->>>>>>> main
+    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<Arrived>) {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
         frame.payload = (0..payload).map(|n| n.to_le_bytes()[0]).collect();
         let tcp = frame.tcp_mut().unwrap();
@@ -120,12 +111,8 @@ mod tests {
         pool[packet].tcp.unwrap()
     }
 
-<<<<<<< HEAD
-    /// Kills: a description of the super-packet kept for its first frame; bytes that are lost or said twice; a frame
-    /// other than the last that ends the super-packet.
-=======
-    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated.
->>>>>>> main
+    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated; a frame other than the
+    /// last that ends the super-packet.
     #[test]
     fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;
