@@ -21,7 +21,7 @@ use crate::port::PortCounters;
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub packet: PacketId,
-    /// False for each frame of a super-packet except the last. The interface counted them as one.
+    /// False for each frame of a super-packet except the last. The interface counted one frame.
     pub ends: bool,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Directory {
     poll: Duration,
     max_size: u64,
     max_policies: usize,
-    /// What was last read, by whichever request.
+    /// The last set that any request has read.
     committed: Arc<Mutex<Committed>>,
 }
 

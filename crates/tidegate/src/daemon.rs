@@ -309,7 +309,7 @@ impl Daemon {
     }
 
     async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
-        // What is read before could be replaced by `apply --save` before it is in force.
+        // `apply --save` may replace the file during its own turn.
         let turn = self.patient_turn().await?;
         let file = self.installed().await.documents.file.clone();
         let read = aside(move || {

@@ -113,8 +113,8 @@ impl Waiting {
     }
 }
 
-/// What tells a flow from others in the queue. Packets in no flow have the first two numbers, so that a queue for a few
-/// flows stays small whatever the size of the flow table.
+/// The number of a flow in a queue. Packets in no flow have the first two numbers. So a queue for a few flows stays small
+/// whatever the size of the flow table.
 pub(crate) const fn line(flow: FlowId) -> Member {
     match flow {
         FlowId::NONE | FlowId::MOVED => Member(u32::MAX - flow.0),

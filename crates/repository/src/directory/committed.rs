@@ -2,8 +2,8 @@
 //!
 //! A file that was changed after its marker is not committed. The times of the last change say so, unless the clock was
 //! set back in between: a later change then has an earlier time, and when the clock reaches the old times again, an
-//! earlier change seems later. So what was read with a marker is kept. With the same marker, other files are not committed.
-//! With another marker, files that are as they were are older than it.
+//! earlier change seems later. So the files read with a marker are remembered. Other files are not committed by the same
+//! marker. Files that did not change are older than a new marker.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::read::Version;
 /// The clock of a file system has steps of up to 10 ms: 1/`CONFIG_HZ` of Linux.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
-/// What was last read with a marker.
+/// The last set read with a marker.
 #[derive(Debug, Default)]
 pub(super) struct Committed {
     marker: Option<Version>,
@@ -23,7 +23,7 @@ pub(super) struct Committed {
     listed: Duration,
 }
 
-/// A directory with a marker as it is found.
+/// The present state of a directory with a marker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub marker: Version,
@@ -35,7 +35,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Committed {
-    /// Keeps what was read.
+    /// Stores the set that was read.
     pub(super) fn keep(&mut self, found: &Found<'_>) {
         *self =
             Self { marker: Some(found.marker), files: found.files.to_vec(), listed: found.listed };
