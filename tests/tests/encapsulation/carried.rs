@@ -1,4 +1,4 @@
-//! User packets in the datagrams of a trunk, over a path that carries less than the interfaces do.
+//! User packets in the datagrams of a trunk, over a path with a smaller MTU than the interfaces.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,21 +10,22 @@ use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed_besid
 
 use super::LIMIT;
 
-/// Two sites: a user, a gateway and a router each, and between the routers a cable for 1400 bytes.
+/// Two sites with a user, a gateway and a router each. The cable between the routers has an MTU of
+/// 1400 bytes.
 struct Sites<'a> {
     name: String,
     folder: &'a Path,
-    /// Gateways, and what puts tags on for routers.
+    /// Gateways, and the processes that add VLAN tags for routers.
     processes: Vec<Process>,
 }
 
-/// What is there: the user, gateway and router of each site.
+/// The user, gateway and router of each site.
 const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
 
-/// The VLAN that datagrams may be in.
+/// The VLAN of tagged datagrams.
 const VLAN: &str = "7";
 
-/// What the cable between the routers carries.
+/// The MTU of the cable between the routers.
 const PATH: u64 = 1_400;
 
 impl Drop for Sites<'_> {
@@ -106,7 +107,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Has routers send what is for the ends of the trunk in the VLAN, and take what comes in it.
+    /// Makes routers use the VLAN for packets to and from the ends of the trunk.
     fn tag(&mut self, v6: bool) {
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let wan = self.said(gateway, "cat /sys/class/net/wan/address");
@@ -121,7 +122,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Starts both gateways, whose trunk is over IPv4 or IPv6, and waits until they know each other.
+    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits for their session.
     fn begin(&mut self, backend: &str, v6: bool, tagged: bool) {
         let key = self.folder.join("carried.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
@@ -131,7 +132,7 @@ impl<'a> Sites<'a> {
         }
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let (local, peer) = (at(site, "77", v6), at(3 - site, "77", v6));
-            // What tags knows packets only, and no questions for an address.
+            // The tagging process handles packets only and answers no ARP requests.
             let (hop, vlan) = match tagged {
                 true => {
                     (self.said(router, "cat /sys/class/net/in/address"), format!("vlan = {VLAN}"))
@@ -191,7 +192,7 @@ trunk = "t"
         self.folder.join(format!("{gateway}.sock")).display().to_string()
     }
 
-    /// What a gateway says of its trunk.
+    /// The trunk report of a gateway.
     fn ask(&self, gateway: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["--socket", &self.socket(gateway), "trunks", "--json"]);
@@ -199,8 +200,8 @@ trunk = "t"
         serde_json::from_str::<Value>(&said).ok().map(|it| it["trunks"][0].clone())
     }
 
-    /// What `ping` from the first user or the second to the other says when this many bytes of payload may
-    /// not be fragmented.
+    /// The output of `ping` from the first or second user to the other, with this payload and DF
+    /// set.
     fn ping(&self, from: usize, v6: bool, payload: u64) -> String {
         let other = 2 - from;
         let (family, to) =
@@ -230,7 +231,7 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     });
 }
 
-/// Kills: tags of the WAN forgotten in datagrams, or looked for in those that come.
+/// Kills: tags of the WAN missing in datagrams, or expected in received ones.
 #[test]
 fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
     witnessed_beside_others(|bed| {
@@ -282,7 +283,8 @@ fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
         for way in ["sent_packets", "received_packets"] {
             assert!(carried[way].as_u64() > Some(700), "{backend}: {trunk}");
         }
-        // Routers say that the other end is unreachable until it has started. That counts as from a stranger.
+        // Until the other end has started, routers report it as unreachable. This counts as from a
+        // stranger.
         let mut refused = trunk["other_end"]["refused"].clone();
         let _ = refused.as_object_mut().expect("counts").remove("stranger");
         assert_eq!(refused, serde_json::json!({}), "{trunk}");

@@ -1,4 +1,4 @@
-//! User packets in the datagrams of a trunk, and tunnels that cross the gateway with the usual offloads of their hosts.
+//! User packets in the datagrams of a trunk, and tunnels through the gateway with the default offloads of their hosts.
 
 mod carried;
 
@@ -17,9 +17,10 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Tunnels inside one another: for each, the family of its outer addresses and its options.
+/// Nested tunnels: for each, the IP version of its outer addresses (`true` for IPv6) and its
+/// options.
 ///
-/// The kernel has VXLAN nearly everywhere. Other kinds are tested byte by byte in `tidegate-wire`.
+/// Nearly every kernel has VXLAN. Other kinds are tested byte by byte in `tidegate-wire`.
 const TUNNELS: [&[(bool, &str)]; 4] = [
     &[(false, "dstport 4789 udpcsum")],
     &[(false, "dstport 8472")],
@@ -35,7 +36,7 @@ profile = { mean = "200 Mbit/s" }
 action = "shape"
 "#;
 
-/// Builds `tunnels` between the hosts. Returns the inner address of the host on the WAN.
+/// Creates `tunnels` between the hosts. Returns the inner address of the WAN host.
 fn tunnel(bed: &Testbed, tunnels: &[(bool, &str)]) -> IpAddr {
     for (from, to, last) in [(&bed.lan, &bed.wan, 1), (&bed.wan, &bed.lan, 2)] {
         let mut under = "eth0".to_owned();
@@ -67,10 +68,11 @@ fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
     }
 }
 
-/// The hosts leave checksums and segmentation to their interfaces, and the ports merge what arrives.
+/// The hosts leave checksums and segmentation to their interfaces, and the ports merge what
+/// arrives.
 ///
-/// Kills: super-packets in tunnels given to the kernel whole, inner or outer checksums left unfinished: no transfer
-/// completes.
+/// Kills: super-packets in tunnels passed to the kernel whole. Inner or outer checksums left
+/// unfinished. With either, no transfer completes.
 fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         host.offload();
@@ -93,7 +95,7 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
         let status = gateway.status();
         let context = format!("{backend}, {tunnels:?}: {status}");
         let now = of_ports(&status, "split");
-        // The kernel of a host makes no super-packets for a tunnel in a tunnel.
+        // A host's kernel makes no super-packets for nested tunnels.
         assert_eq!(now > split, backend == "af-packet" && tunnels.len() == 1, "{context}");
         split = now;
         assert_eq!(status["alarms"], serde_json::json!([]), "{context}");
@@ -119,7 +121,7 @@ fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     inner
 }
 
-/// Kills: no look behind the second tunnel, an alarm that does not say what helps.
+/// Kills: a check that ends at the second tunnel; an alarm without the remedy.
 #[test]
 fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     witnessed_beside_others(|bed| {
@@ -135,9 +137,10 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     });
 }
 
-/// Datagrams that a filter behind the port drops, beside a transfer.
+/// A filter at the port drops datagrams of one flow, beside a transfer.
 ///
-/// Kills: a refused frame that keeps its place in front of the others (64 attempts for each), a flow that is not named.
+/// Kills: a refused frame that stays before the others (64 attempts for each); a flow that is not
+/// named.
 #[test]
 fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
     witnessed_beside_others(|bed| {
