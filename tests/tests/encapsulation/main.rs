@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_e2e::{
-    Process, Server, Testbed, on_each_backend, run, send, skip, until, witnessed_beside_others,
+    Process, Server, Testbed, on_each_backend, send, skip, until, witnessed_beside_others,
 };
 use tidegate_wire::build::{Frame, Transport};
 

@@ -60,7 +60,10 @@ impl Committed {
         let newer = |changed: Duration| changed > found.marker.changed && changed <= now;
         let changed = unknown.find(|(_, version)| newer(version.changed));
         let listed = self.listed != found.listed && newer(found.listed.saturating_sub(CLOCK_STEP));
-        changed.map(|(path, _)| path.as_path()).or(listed.then_some(found.directory))
+        match changed {
+            Some((path, _)) => Some(path),
+            None => listed.then_some(found.directory),
+        }
     }
 }
 
