@@ -90,7 +90,8 @@ fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
     assert_eq!(packet.key.dst, Endpoint::v4([10, 9, 0, 1], 80));
 }
 
-/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is ECN-capable.
+/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is
+/// ECN-capable.
 ///
 /// Kills: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
 #[test]
