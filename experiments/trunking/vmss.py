@@ -7,7 +7,7 @@ NewReno, as systems of those years had it. `today` are trunks with TCP of today:
 RACK, paced. `tcp` is plain TCP in place of trunks, four NewReno connections each. Its segments are
 as long as a VMSS, and the router treats them as it treats management packets. A trunk should take
 what such connections take, so `tcp` shows which ratio the paper's own algorithm gives. ns-2 agrees
-(docs/understand/trunking.md).
+(docs/understand/trunking-measured.md).
 """
 
 from typing import Any
