@@ -108,13 +108,13 @@ def compare(
             ]
     report.table(title, ["scenario", "quantity", "ours", *references, "ratio", "verdict"], rows)
     report.table(
-        "What decides it, shown by turning it round",
+        "Causes, shown by toggling each",
         [
             "scenario",
             "quantity",
-            "what is turned round",
+            "toggled detail",
             "ours",
-            "turned round",
+            "toggled",
             *references,
             "verdict",
         ],
@@ -136,8 +136,8 @@ def golden(report: Report, _pool: Executor) -> None:
         runs = sum(not line.startswith("#") for line in kept.splitlines())
         verdict = "" if made == kept else "**not** "
         report.say(
-            f"What ns-2's senders send in {runs} runs is {verdict}what the sender's tests "
-            f"have in `{name}`."
+            f"`{name}` of the sender's tests is {verdict}equal to the output of ns-2's senders "
+            f"in {runs} runs."
         )
         if made != kept:
             report.failed.append(f"vectors/ns2/{name} is not what ns-2 says")
@@ -224,11 +224,11 @@ def losses(report: Report, pool: Executor) -> None:
         rows,
     )
     report.table(
-        "What decides it, shown by turning it round",
+        "Causes, shown by toggling each",
         [
             "loss",
             "formula",
-            "what it assumes and is not so",
+            "false assumption",
             "ours to it",
             "ns-2 to it",
             "ours to it without",

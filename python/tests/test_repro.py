@@ -2,12 +2,15 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tidegate import Estimate, Table, experiment, repro
 from tidegate.experiment import paired
+from tidegate.published import Page
+from tidegate.report import count
 from tidegate.statistics import MEDIAN_RATIO, samples_for
 
 PAPER = '''"""Twice a number is even.
@@ -134,13 +137,46 @@ def test_the_same_runs_write_the_same_pages_and_figures(papers, tmp_path):
     one, two = ({p.name: p.read_bytes() for p in sorted((tmp_path / out).rglob("*.*"))}
                 for out in ("one", "two"))  # fmt: skip
     # Kills: a date, or identifiers drawn by chance, in the figures.
-    assert one == two and set(one) == {"sums.md", "fig9.svg", "fig10.svg"}
+    assert one == two and set(one) == {"sums.md", "verdicts.md", "fig9.svg", "fig10.svg"}
 
 
-def test_a_page_is_not_written_from_a_part_of_its_experiments(papers, tmp_path, capsys):
+def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
+    """Kills: a part that begins a page, loses other sections, or keeps those of removed files."""
     assert repro.main(["report", "sums/fig9"]) == 2
-    assert "name all of sums" in capsys.readouterr().err
+    assert "name all of it" in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
+    folder, page = tmp_path / "experiments" / "sums", tmp_path / "docs" / "reproduce" / "sums.md"
+    assert repro.main(["report"]) == 0
+    whole = page.read_text()
+    assert repro.main(["report", "sums/fig9"]) == 0 and page.read_text() == whole
+    (folder / "fig11.py").write_text(PAPER.format(n=11, within=0.2))
+    (folder / "fig9.py").unlink()
+    experiment.EXPERIMENTS.clear()
+    experiment.load.cache_clear()
+    for name in ("fig9", "fig10"):
+        del sys.modules[f"experiments.sums.{name}"]
+    assert repro.main(["report", "sums/fig11"]) == 0
+    joined = page.read_text()
+    assert "fig9" not in joined and joined.index("## fig10\n") < joined.index("## fig11\n")
+    assert "- 2 claims: 1 holds, 1 does not hold.\n" in joined
+    overview = (page.parent / "verdicts.md").read_text()
+    assert "- 2 claims: 1 holds, 1 does not hold.\n" in overview
+    assert "`fig10#twice-one` A9-1: twice one is about two (paper; 2.2 (1.952 to" in overview
+    assert overview.endswith(": it was made so.\n") and "`fig11#" not in overview
+
+
+def test_the_counts_of_the_published_pages_are_those_of_their_tables():
+    """Kills: a page that is changed by hand, or by a merge, and not counted again."""
+    folder = Path(__file__).parents[2] / "docs" / "reproduce"
+    pages = {path: Page.read(path) for path in folder.glob("*.md")}
+    counted = [path.name for path, page in pages.items() if page.rows]
+    assert len(counted) >= 6
+    for path, page in pages.items():
+        if page.rows:
+            assert f"- {count(page.verdicts())}".replace("\n", "\n- ") in path.read_text(), path
+            assert page.rows.keys() == page.sections.keys(), path
+    every = count(it for path in sorted(pages) for it in pages[path].verdicts())
+    assert f"- {every}".replace("\n", "\n- ") in (folder / "verdicts.md").read_text()
 
 
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):

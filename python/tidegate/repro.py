@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
 from tidegate.kept import Kept
-from tidegate.report import draw_figure, summary, tally, write_report
+from tidegate.report import OVERVIEW, draw_figure, summary, tally, write_overview, write_report
 from tidegate.result import Case, Table
 from tidegate.statistics import samples_for
 from tidegate.sweep import gather
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _wrong(
             f"no paper or experiment {' or '.join(options.names)}; see `tidegate-repro list`"
         )
+    options.every = list(every.values())
     options.parted = {each.paper for each in every.values() if each not in chosen}
     options.root = root.resolve().parent
     options.docs = options.root / "docs" / "reproduce"
@@ -117,12 +118,21 @@ def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int
 
 
 def _report(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
-    if parted := options.parted & {each.paper for each in experiments}:
-        return _wrong(f"a page is written whole; name all of {', '.join(sorted(parted))}")
+    out = options.out or options.docs
+    parted = options.parted & {each.paper for each in experiments}
+    if absent := [paper for paper in sorted(parted) if not (out / f"{paper}.md").exists()]:
+        return _wrong(f"there is no page of {', '.join(absent)} to write a part of; name all of it")
     runs = measure(experiments, options)
-    write_report(experiments, runs, options.out or options.docs)
+    write_report(experiments, runs, out, options.every)
     verdicts = _judge(experiments, runs)
     print(_json(verdicts) if options.json else summary(verdicts))
+    return EXIT_DONE
+
+
+def _recount(_: Sequence[Experiment], options: argparse.Namespace) -> int:
+    out = options.out or options.docs
+    write_overview(out)
+    print(out / OVERVIEW)
     return EXIT_DONE
 
 
@@ -196,7 +206,12 @@ def _parser() -> argparse.ArgumentParser:
         ("check", _check, "run them and judge every claim; exit code 1 if one does not hold"),
         ("plan", _plan, "how many seeds decide it, from runs with seeds that decide nothing"),
         ("figure", _figure, "run them and draw the figure of each, as SVG and PNG"),
-        ("report", _report, "run them, write the chapter of the documentation, list all verdicts"),
+        (
+            "report",
+            _report,
+            "run them, write their pages or their parts of them, list all verdicts",
+        ),
+        ("recount", _recount, "run nothing; count the verdicts of the pages that are there"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument(
