@@ -69,7 +69,7 @@ def trunks(sizes: tuple[int, int], tcp: dict[str, Any]) -> Scenario:
         net.host(f"s{n}", gateway=f"g{n}")
         net.host(f"r{n}", gateway="f")
         start = {"uniform": ["0 s", "0.2 s"]}
-        udp = {"rate": BOTTLENECK_RATE, "packet": "1500 B", "start": start}
+        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": "1500 B", "start": start}
         net.traffic(f"flow{n}", "cbr", f"s{n}", f"r{n}", **udp)
     return net
 
