@@ -258,7 +258,7 @@ mod tests {
                 flight += SEGMENT;
                 receiver.sent(ms);
                 let rate = control.pacing_rate(&window).unwrap_or(Rate::from_mbps(24));
-                // What this clock of milliseconds is late by is not lost.
+                // The clock has steps of a millisecond. A late send does not delay the next one.
                 let late = release.max(Time::from_millis(ms.saturating_sub(1)));
                 release = late + rate.time_for(Bytes(SEGMENT));
             }
