@@ -18,7 +18,8 @@ from tidegate.statistics import Numbers
 from ._compare import ONE_BY_ONE
 from ._server import LINKS, RATE, measured, server
 
-police_drop = Experiment(__file__, seeds=20)
+# As many as `tidegate-repro plan` says for the margin of a claim.
+police_drop = Experiment(__file__, seeds=75)
 
 ALLOCATIONS: dict[str, Any] = {
     "one by one": ONE_BY_ONE,
@@ -69,7 +70,10 @@ def logical(runs: Table) -> Numbers:
 
 @police_drop.claim(
     "A000-13", "unequal links: packets lost, logical partitions over one by one", paper="< 1",
-    at_most=1,
+    at_most=1, margin=0.02,
+    why="the part that is lost is the same, while 1.55 times as many arrive (`#logical`). The "
+    "paper shows a policer that marks: there a router drops packets in profile less often, and "
+    "more are in profile. Here the policer drops, and none of them is in profile",
 )  # fmt: skip
 def lost(runs: Table) -> Numbers:
     return gain(runs, "logical partitions", "unequal", "loss")

@@ -12,7 +12,6 @@ from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
 from ._live import bulk, hosts, missing, side_by_side
-from .loss import LIMITED
 
 live_loss = Experiment(__file__, seeds=10, needs=missing)
 
@@ -21,6 +20,12 @@ SHOWN = ["none", "gate", "tcr"]
 LOSS = 2
 """Percent."""
 SECONDS = (5, 20)
+"""Of slow start, and that count."""
+
+LIMITED = (
+    "it is losses and not windows that hold senders below their part, as in the simulator "
+    "(`postack/loss#two-reno`): a queue for each flow leaves them as little (`#fair`)"
+)
 
 
 @live_loss.run(congestion=CONTROLS)

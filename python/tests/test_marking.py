@@ -43,9 +43,9 @@ def test_the_next_round_of_a_lone_flow_is_projected(of_paper):
 
 
 def test_classes_under_jobs_keep_their_ratios(of_paper):
-    """Kills: a ratio that is turned round; a class that is served from another's rate."""
+    """Kills: an inverted ratio; a class served at another class's rate."""
     runs = [of_paper("exp2").measure(SEED + nth, "JoBS", "1/2") for nth in range(3)]
-    # The paper's bound is judged as its claim is: by the mean over seeds.
+    # The paper's bound applies to the mean over seeds, as in its claim.
     assert sum(run["loss_1"] for run in runs) / len(runs) <= 0.01
     for run in runs:
         assert run["sum"] > 0.98

@@ -1,4 +1,4 @@
-"""Pages of the chapter *Reproduce* as they were published: read, and joined with new sections."""
+"""Published pages of the chapter *Reproduce*: reads them, and merges new sections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Page:
-    """The page of a paper: rows and a section for each experiment, by its name, in order."""
+    """The page of a paper: table rows and a section for each experiment, in order of names."""
 
     rows: dict[str, list[str]]
     """Lines of the table of all claims."""
@@ -18,7 +18,7 @@ class Page:
 
     @classmethod
     def read(cls, path: Path) -> Page:
-        """What a page of :mod:`tidegate.report` holds. No row, if it is another page or none."""
+        """Parses a page of :mod:`tidegate.report`. Any other page, or none, gives an empty page."""
         text = path.read_text() if path.exists() else ""
         page = cls({}, {})
         for line in text.splitlines():
@@ -31,7 +31,7 @@ class Page:
         return page
 
     def joined(self, newer: Page, names: Sequence[str]) -> Page:
-        """With the experiments of a newer page; of no others than ``names``, in their order."""
+        """Adds the experiments of a newer page. Keeps only ``names``, in their order."""
         rows, sections = self.rows | newer.rows, self.sections | newer.sections
         known = [name for name in names if name in sections]
         return Page({it: rows[it] for it in known}, {it: sections[it] for it in known})
@@ -44,7 +44,7 @@ class Page:
                 yield kind, word.strip("*")
 
     def short(self, word: str) -> list[str]:
-        """Each claim with this verdict, with its numbers and, where one is known, the reason."""
+        """Each claim with this verdict, with its numbers and its reason, if there is one."""
         lines = []
         for name, section in self.sections.items():
             why = dict(_WHY.findall(section))

@@ -1,4 +1,4 @@
-"""The chapter *Reproduce* of the documentation: every claim with its verdict, every figure."""
+"""The chapter *Reproduce* of the documentation: every claim with its verdict, and every figure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def write_report(
     out: Path,
     every: Sequence[Experiment] = (),
 ) -> None:
-    """Writes a page for each paper, and the figure of each experiment into a folder beside it.
+    """Writes a page for each paper, and the figures of its experiments into a folder beside it.
 
-    The same runs give the same files, to the last byte. An earlier page keeps the sections of
-    experiments that are among ``every`` and were not run now.
+    The same runs give identical files. An earlier page keeps the sections of experiments that are
+    in ``every`` but were not run now.
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
         own = list(group)
@@ -41,8 +41,18 @@ def write_report(
     write_overview(out)
 
 
+def recount(every: Sequence[Experiment], out: Path) -> None:
+    """Writes each page anew from its own sections, without those of experiments that are gone."""
+    for paper, group in groupby(every, lambda each: each.paper):
+        own, path = list(group), out / f"{paper}.md"
+        page = Page.read(path).joined(Page({}, {}), [each.name for each in own])
+        if page.rows:
+            _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+    write_overview(out)
+
+
 def write_overview(out: Path) -> None:
-    """Writes what all pages say together: how many claims hold, which do not, and why."""
+    """Writes the summary of all pages: numbers of claims that hold, and those that do not."""
     pages = {path.stem: Page.read(path) for path in sorted(out.glob("*.md"))}
     pages = {name: page for name, page in pages.items() if page.rows}
     lines = ["# Verdicts", "", _HOW_OVERVIEW]
@@ -56,7 +66,7 @@ def write_overview(out: Path) -> None:
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
-    """Writes the figure of an experiment as SVG and PNG; says where. None if it has none."""
+    """Writes the figure of an experiment as SVG and PNG; returns the path, if any."""
     if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
@@ -67,7 +77,7 @@ def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Every claim in a line, then how many hold: what a terminal shows at the end."""
+    """Every claim in a line, then the number that hold, for the terminal."""
     rows = [("verdict", "kind", "claim", "paper", "ours", "95 % confidence")]
     for each in verdicts:
         ours = each.ours
@@ -84,12 +94,12 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """Counts the verdicts of each kind, and of all claims that are judged."""
+    """Counts the verdicts of each kind, and of all judged claims."""
     return count((each.claim.kind, each.word) for each in verdicts)
 
 
 def count(found: Iterable[tuple[str, str]]) -> str:
-    """The same, from the kind and the verdict of each claim, in words."""
+    """The same in words, from the kind and the verdict of each claim."""
     words: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for kind, word in found:
         words[kind].append(word)
@@ -182,7 +192,7 @@ def _mark(verdict: Verdict) -> str:
 
 
 def _svg(experiment: Experiment, runs: Table) -> str:
-    """The figure as text: small, and the same whenever it is drawn from the same numbers."""
+    """The figure as SVG text: small, and identical for identical numbers."""
     import matplotlib
 
     assert experiment.draw is not None
@@ -191,7 +201,7 @@ def _svg(experiment: Experiment, runs: Table) -> str:
         meta = {"Date": None, "Creator": None}
         experiment.draw(runs).savefig(file, format="svg", metadata=meta)
         svg = file.getvalue()
-    # A hundredth of a point is finer than any screen.
+    # A hundredth of a point is below the resolution of any screen.
     svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
