@@ -49,7 +49,7 @@ def measure(seed: int, signal: str, congestion: str, loss: float) -> dict[str, f
 def compare(
     runs: Table, column: str, congestion: str, loss: float, signal: str
 ) -> list[np.ndarray]:
-    """With an option, and without."""
+    """A column with the signal, and with the usual gate."""
     cell = runs.where(congestion=congestion, loss=loss)
     return [cell.where(signal=it)[column] for it in (signal, "gate")]
 

@@ -68,13 +68,13 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def looks(lab: Lab, seconds: int) -> list[Mapping[str, Any]]:
-    """The policy in both directions, so many seconds later."""
+    """Waits ``seconds``, and returns the policy's state in both directions."""
     time.sleep(seconds)
     return [lab.aggregate(way) for way in ("up", "down")]
 
 
 def throughput(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
-    """In bit/s, between two looks."""
+    """Rate between two samples, bit/s."""
     sent = after["conforming"]["bytes"] - before["conforming"]["bytes"]
     return sent * 8e3 / (after["uptime_ms"] - before["uptime_ms"])
 
