@@ -1,4 +1,4 @@
-//! What waits in the queue `hosts`: the packets by flow, the flows, and the backlogs of their hosts.
+//! The contents of the queue `hosts`: packets by flow, flows, and the backlogs of their hosts.
 //!
 //! Redundant ACKs are dropped as the line of their flow is served: see `thinning`.
 
