@@ -251,19 +251,21 @@ mod tests {
         US(1) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME)))
     }
 
-    /// Kills: parts of the rate for connections that have ended, by FIN or by RST.
+    /// Kills: parts of the rate for connections that have ended, by FIN or by RST; for such as send their FIN again.
     #[test]
     fn connections_that_have_ended_have_no_part_of_the_rate() {
         assert_eq!(second(|_| {}), alone());
-        let ended = |flags: u8, back: u8| {
+        let ended = |sent: u8, back: u8| {
             second(move |bench| {
                 for member in 1..=50 {
                     bench.known.sent = Some(0);
                     bench.ack(US(0), member, 0);
-                    bench.data_with(US(0), member, MSS, flags);
+                    bench.data_with(US(0), member, MSS, sent);
                     let flags = TcpFlags(TcpFlags::ACK | back);
-                    let tcp = plain(MSS);
-                    bench.back(US(0), member, TcpSegment { flags, ..tcp }, &[]);
+                    bench.back(US(0), member, TcpSegment { flags, ..plain(MSS) }, &[]);
+                    if sent != 0 {
+                        bench.data_with(US(0), member, MSS, sent);
+                    }
                 }
             })
         };
