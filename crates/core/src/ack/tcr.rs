@@ -261,6 +261,7 @@ mod tests {
                     bench.known.sent = Some(0);
                     bench.ack(US(0), member, 0);
                     bench.data_with(US(0), member, MSS, sent);
+                    bench.known.sent = Some(MSS + u32::from(sent));
                     let flags = TcpFlags(TcpFlags::ACK | back);
                     bench.back(US(0), member, TcpSegment { flags, ..plain(MSS) }, &[]);
                     if sent != 0 {
