@@ -1,6 +1,6 @@
 # The commands. Each also works without make: the recipes are what they run.
 
-.PHONY: demo test check build program python bench validate repro deny setup
+.PHONY: demo test check build program python bench validate repro deny docs setup
 
 .NOTPARALLEL:
 
@@ -66,6 +66,10 @@ validate: program ## beside ns-2, ns-3, formulas and this kernel; installs the s
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check
+
+docs: ## the manual as a book in target/book; builds mdbook the first time, some minutes
+	command -v mdbook >/dev/null || cargo install --locked mdbook
+	mdbook build docs
 
 setup: ## installs what the other commands need and is missing
 	@.ci/setup

@@ -98,10 +98,11 @@ impl<'a> Script<'a> {
     }
 }
 
-/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a stretch ACK
-/// echo its timestamp.
+/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a
+/// stretch ACK echo its timestamp.
 ///
-/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another ACK.
+/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another
+/// ACK.
 fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let ecn = TcpFlags::ECE | TcpFlags::CWR;

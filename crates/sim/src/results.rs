@@ -45,8 +45,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`, `promises`, `passages`,
-    /// `transfers`, or one of a probe.
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`,
+    /// `promises`, `passages`, `transfers`, or one of a probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)

@@ -1,4 +1,5 @@
-//! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
+//! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test
+//! aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! Aggregate gateways at two sites: the TCP connections of a client are carried over one connection.
+//! Aggregate gateways at two sites: the TCP connections of a client are carried over one
+//! connection.
 
 mod load;
 mod weight;

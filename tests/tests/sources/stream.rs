@@ -16,7 +16,7 @@ pub(crate) const PORT: u16 = 9000;
 /// Interval between two datagrams.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// The receiver ends when no datagram arrives for so long.
+/// The receiver ends when no datagram arrives for this time.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// A running stream.

@@ -98,8 +98,8 @@ fn swap(gateway: &mut Gateway, now: Time, set: PolicySet) -> Retired {
     counted(|| gateway.take_retired())
 }
 
-/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the report to the source
-/// needs, and the share of live flows on the new policies.
+/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the
+/// report to the source needs, and the share of live flows on the new policies.
 fn commit(gateway: &mut Gateway, now: Time, set: PolicySet) -> u64 {
     let config = gateway.config().clone();
     counted(|| gateway.reconfigure(now, &config));
@@ -126,8 +126,8 @@ fn counted<R>(call: impl FnOnce() -> R) -> R {
     black_box(call())
 }
 
-/// A policy for each of `size` hosts. Between two sets, every second policy changes name and profile, and
-/// every fourth only its name.
+/// A policy for each of `size` hosts. Between two sets, every second policy changes name and
+/// profile, and every fourth only its name.
 fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let policy = |number: u32| {
         let [_, a, b, c] = number.to_be_bytes();

@@ -1,4 +1,5 @@
-//! Other spellings of the same items: units, names for numbers, lists in any order, tables for names.
+//! Other spellings of the same items: units, names for numbers, lists in any order, tables for
+//! names.
 
 use toml::{Table, Value};
 

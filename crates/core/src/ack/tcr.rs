@@ -66,7 +66,8 @@ pub(super) struct Tcr {
     begun: Vec<Option<u32>>,
 }
 
-/// Segments that a sender begins with. A smaller first window would cost short connections further round trips.
+/// Segments that a sender begins with. A smaller first window would cost short connections further
+/// round trips.
 ///
 /// Source: RFC 6928, section 2.
 const FIRST_FLIGHT: u32 = 10;
@@ -74,8 +75,8 @@ const FIRST_FLIGHT: u32 = 10;
 impl Tcr {
     /// The window of a flow. `None` if the length of its path is not known.
     ///
-    /// Source: `postack`, R001-3. Differs: it has room for the first flight, which an upload sends in the window of its
-    /// SYN.
+    /// Source: `postack`, R001-3. Differs: it has room for the first flight, which an upload sends in
+    /// the window of the SYN with ACK.
     fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
         let span = known.near? + known.far?;
         let rest = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
@@ -275,8 +276,8 @@ mod tests {
         assert!(ended(0, 0) > US(100_000), "they may send more");
     }
 
-    /// Kills: a first window of two segments, where many share the rate; one that stays; one that the next connection
-    /// on its ports does not get.
+    /// Kills: a first window of two segments, where many share the rate; one that stays; one that the
+    /// next connection on its ports does not get.
     #[test]
     fn the_first_window_has_room_for_the_first_flight() {
         let mut bench = Bench::new("'tcr'", 10);

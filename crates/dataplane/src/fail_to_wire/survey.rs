@@ -111,8 +111,8 @@ impl Found {
         [XDP, TC].contains(&self.program.name.as_str()) || former::is_ours(&self.program)
     }
 
-    /// True if the gateway of this program is running. Always false for programs of earlier versions,
-    /// which have no program array.
+    /// True if the gateway of this program is running. Always false for programs of earlier
+    /// versions, which have no program array.
     pub(super) fn is_alive(&self) -> bool {
         let array = self.program.map("gateway");
         array.is_some_and(|map| kernel::is_filled(&map))
@@ -124,8 +124,8 @@ impl Found {
         counts.and(carried.unwrap_or_default())
     }
 
-    /// Detaches the program from `interface`, through its link if it has one. A pinned link is detached
-    /// as well.
+    /// Detaches the program from `interface`, through its link if it has one. A pinned link is
+    /// detached as well.
     pub(super) fn detach(&self, interface: &Interface) -> io::Result<()> {
         let done = match (self.link, self.at) {
             (Some(link), _) => kernel::detach_link(link),
@@ -148,8 +148,8 @@ fn carried(life: &MapData) -> Option<Bypassed> {
     Life::carried_in(life.fd().as_fd(), size)?.ok()
 }
 
-/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the first
-/// [`FORMER_REASONS`].
+/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the
+/// first [`FORMER_REASONS`].
 fn counts(map: MapData) -> Option<Bypassed> {
     let info = map.info().ok()?;
     let shape = (info.value_size(), info.max_entries());

@@ -92,7 +92,7 @@ pub struct Taken {
 }
 
 impl PeerReport {
-    /// Keepalive timeout: a peer that stays silent for so long, three hellos, is dead.
+    /// Keepalive timeout: a peer that sends nothing for this time, three hellos, counts as dead.
     pub const SILENCE: Duration = Duration::from_secs(3);
 
     /// Returns `true` if the other end is alive.

@@ -1,12 +1,15 @@
 //! The filter of a policy as an IP headers filter of RFC 4104, as far as one can express it.
 //!
-//! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and the direction.
-//! Lists of other values, VLANs, and spellings that reading would not give again are kept in our own attributes.
+//! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and
+//! the direction. Lists of other values, VLANs, and spellings that reading would not give again are
+//! kept in our own attributes.
 //!
 //! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
-//! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is `down`.
-//! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the reason.
+//! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is
+//!   `down`.
+//! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the
+//!   reason.
 //! - All filters of a list have to match (`EntrySequence` 0 of RFC 3460).
 
 use std::net::IpAddr;
@@ -19,8 +22,8 @@ use toml::{Table, Value};
 use super::entry::Entry;
 use crate::Fault;
 
-/// Moves what an IP headers filter can express from `fields` of a `match` to `filter`, and the direction to
-/// `rule`. Returns whether `filter` says anything.
+/// Moves what an IP headers filter can express from `fields` of a `match` to `filter`, and the
+/// direction to `rule`. Returns whether `filter` says anything.
 pub(super) fn write(fields: &mut Table, rule: &mut Entry, filter: &mut Entry) -> bool {
     let before = filter.attributes.len();
     for name in ["src", "dst", "src_port", "dst_port", "protocol", "dscp"] {
