@@ -127,8 +127,7 @@ impl Hosts {
     /// Makes room by dropping from the longest line of the host with most waiting.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
-            let Some(host) = self.lines.longest.member() else { return };
-            let Some(member) = self.lines.hosts[host.index()].lines.member() else { return };
+            let Some(member) = self.lines.longest_line() else { return };
             let mut line = OfFlow { lines: &mut self.lines, member, merging: None };
             fq_codel::drop_half(cx, &mut line, OfFlow::bytes);
         }

@@ -1,6 +1,6 @@
 //! State of a host and of a flow in the queue `hosts`.
 
-use super::super::longest::Heads;
+use super::super::longest::Group;
 use super::super::thinning::Last;
 use crate::packet::{First, FlowId, Host, Member};
 use crate::random::{halves, mixed};
@@ -19,7 +19,7 @@ pub(super) struct HostState {
     /// Frame bytes of all its flows.
     pub(super) bytes: Bytes,
     /// Its flows by backlog.
-    pub(super) lines: Heads,
+    pub(super) lines: Group,
 }
 
 /// A ring of flows of one host.
@@ -42,7 +42,7 @@ impl Default for HostState {
             acks_ahead: 0,
             new_ahead: 0,
             bytes: Bytes::ZERO,
-            lines: Heads::default(),
+            lines: Group::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Redundant ACKs are dropped as the line of their flow is served: see `thinning`.
 
 use super::super::law::Line;
-use super::super::longest::{Longest, Places};
+use super::super::longest::{Groups, Longest};
 use super::super::thinning::Merging;
 use super::host::{Flow, HostState, index};
 use crate::packet::{FlowFifo, Member};
@@ -15,11 +15,11 @@ pub(super) struct Lines {
     pub(super) all: FlowFifo,
     /// By member.
     pub(super) flows: Vec<Flow>,
-    /// Members in the lists of their hosts.
-    places: Places,
+    /// Members by backlog, in groups by host.
+    groups: Groups,
     /// By number.
     pub(super) hosts: Vec<HostState>,
-    pub(super) longest: Longest,
+    longest: Longest,
 }
 
 impl Lines {
@@ -29,7 +29,7 @@ impl Lines {
         let Some(flow) = self.flows.get(member.index()) else { return };
         let host = &mut self.hosts[index(flow.host)];
         host.bytes = Bytes((host.bytes.0 + now.0).saturating_sub(before.0));
-        self.places.set(&mut host.lines, member, now);
+        self.groups.set(&mut host.lines, member, now);
         self.longest.set(Member(flow.host.0), host.bytes);
     }
 
@@ -38,8 +38,14 @@ impl Lines {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
         host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
-        self.places.set(&mut host.lines, member, Bytes::ZERO);
+        self.groups.set(&mut host.lines, member, Bytes::ZERO);
         self.longest.set(Member(old.0), host.bytes);
+    }
+
+    /// A flow with a longest line of a host with a longest backlog; both to within a factor of two.
+    pub(super) fn longest_line(&self) -> Option<Member> {
+        let host = self.longest.member()?;
+        self.groups.member(self.hosts[host.index()].lines)
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
