@@ -222,7 +222,7 @@ impl RateAdjuster {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Decision {
     Hold,
-    /// Increase by this weight.
+    /// Set this weight.
     Set(Factor),
     /// Increase by this weight.
     Increase(Factor),

@@ -5,8 +5,7 @@
 //! the place, marks the packet, and reports the outcome to the marking.
 //!
 //! To add a marking: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod`
-//! line and
-//! its line in `registry!` below.
+//! line and its line in `registry!` below.
 //!
 //! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! for a backlog `B_n`. The guarantees hold while the sum of these rates is at most the rate `C` of
-//! the link (12).
-//! For the class this means
+//! the link (12). For the class this means
 //!
 //! ```text
 //! B_n <= (d_n - D_n) * (C - sum of r_m of the other classes)
