@@ -13,7 +13,7 @@ use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// A queue, and an allocation that says whose packet leaves it when.
+/// A queue, and an allocation that selects the next packet and its time.
 pub(super) struct Shaper {
     profile: Profile,
     allocation: Box<dyn Allocation>,
@@ -29,15 +29,15 @@ pub(super) struct Shaper {
     queue_spec: QdiscSpec,
 }
 
-/// What is sent so much after the first of it conformed is late.
+/// Packets sent later than this after the first of them conformed count as late.
 ///
 /// Source: `aggregates`, section 6 (ledger A000-16).
 const LATE: Duration = Duration::from_millis(2);
 
-/// Packets that passed before tokens for them were there.
+/// Packets that departed before they had tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Debt {
-    /// Charged bytes that are not yet paid for.
+    /// Charged bytes that are not yet paid.
     bytes: u64,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
@@ -54,13 +54,13 @@ struct Waiting<'a> {
     debts: &'a [Debt],
 }
 
-/// What is owed is paid in parts of this: full-size frames.
+/// Most debt that is paid at once: a full-size frame.
 const PART: u64 = 1_514;
 
-/// Packets pass as long as no more is owed than the mean rate carries in this time.
+/// Packets pass while the debt is at most the bytes of this time at the mean rate,
 const MOST_OWED: Duration = Duration::from_secs(1);
 
-/// And always if it is no more than this.
+/// and always while it is at most this.
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for Waiting<'_> {
@@ -131,9 +131,9 @@ impl Shaper {
         }
     }
 
-    /// Charges `packet`, which passes at once and is paid for when its turn comes; what of its flow is to go
-    /// before it is appended to `out`, and charged too. `None` if it has to wait, because others of its
-    /// flow do, or too much is owed already.
+    /// Charges `packet`, which passes at once and pays when its turn comes. Packets of its flow
+    /// that must precede it are appended to `out` and charged too. Returns `None` if the packet
+    /// must wait behind others of its flow, or if the debt is too large.
     pub(super) fn pass(
         &mut self,
         cx: &mut Cx<'_>,
@@ -179,7 +179,7 @@ impl Shaper {
         self.ready_at.get_or_insert(now);
     }
 
-    /// What has passed and has not been paid for yet.
+    /// Bytes that passed and are not yet paid.
     pub(super) const fn owed(&self) -> Bytes {
         Bytes(self.owed)
     }
@@ -210,8 +210,8 @@ impl Shaper {
         None
     }
 
-    /// Lets the oldest packet of `member` go, if there are tokens for it, before any that has waited
-    /// longer; those are the timer's.
+    /// Lets the oldest packet of `member` depart, if it has tokens. It precedes packets that have
+    /// waited longer, which only the timer serves.
     fn demand(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) -> Progress {
         let mut progress = Progress::default();
         if let Some(bytes) = self.queue.head(cx.pool, member)
@@ -261,7 +261,7 @@ impl Shaper {
         progress
     }
 
-    /// Pays for what has passed, if the member granted something owes.
+    /// Pays a part of the member's debt, if there is any. Returns false without a debt.
     fn pay(&mut self, grant: Grant) -> bool {
         let debt = self.debts.get_mut(grant.member.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
@@ -364,7 +364,7 @@ mod tests {
             Self { pool: PacketPool::with_capacity(16), tally: Tally::default(), shaper }
         }
 
-        /// The members whose packets leave when one of `member` arrives at `ms`.
+        /// Members whose packets depart when a packet of `member` arrives at `ms`.
         fn offer(&mut self, ms: u64, member: u32) -> Vec<u32> {
             let packet =
                 Packet { len: 1_000, cost: 1_000, member: Member(member), ..Packet::default() };
@@ -436,7 +436,7 @@ mod tests {
             }
             late
         };
-        assert_eq!(late(&[8, 17]), 0); // tokens for one are there at 8 and at 16 ms
+        assert_eq!(late(&[8, 17]), 0); // tokens for one packet are there at 8 and at 16 ms
         assert_eq!(late(&[11, 17]), 1);
         assert_eq!(late(&[30]), 2);
     }
