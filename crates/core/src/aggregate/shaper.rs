@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
-use crate::ack::Precedence;
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
 use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room, number};
 use crate::policy::{Conditioning, Profile};
@@ -131,38 +130,18 @@ impl Shaper {
         }
     }
 
-    /// Charges `packet`, which passes at once and is paid for when its turn comes; what of its flow is to go
-    /// before it is appended to `out`, and charged too. `None` if it has to wait, because others of its
-    /// flow do, or too much is owed already.
-    pub(super) fn pass(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &PacketId,
-        precedence: Precedence,
-        out: &mut Fifo,
-    ) -> Option<Progress> {
+    /// Charges `packet`, which passes at once and is paid for when its turn comes. `None` if it has to wait,
+    /// because others of its flow do, or too much is owed already.
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         let Packet { member, cost, flow, .. } = cx.pool[packet];
-        let before = self.queue.bytes_of(member);
-        let most = match precedence {
-            Precedence::InTurn if before > Bytes::ZERO => Bytes::ZERO,
-            Precedence::InTurn => self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED),
-            Precedence::First => FEW_OWED,
-            Precedence::FlowFirst => FEW_OWED.saturating_sub(before),
-        };
-        if self.owed >= most.0 {
+        let most = self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED);
+        if self.queue.bytes_of(member) > Bytes::ZERO || self.owed >= most.0 {
             return None;
         }
-        let (mut progress, mut charge) = (Progress::default(), u64::from(cost));
+        let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
         progress.governed = Governed::default();
-        if precedence == Precedence::FlowFirst {
-            while let Some(before) = self.queue.dequeue_flow(cx, member) {
-                progress.conforms(&cx.pool[&before], cx.now);
-                charge += u64::from(cx.pool[&before].cost);
-                out.push(cx.pool, before);
-            }
-        }
-        self.owe(cx.now, member, Debt { bytes: charge, flow });
+        self.owe(cx.now, member, Debt { bytes: cost.into(), flow });
         Some(progress)
     }
 

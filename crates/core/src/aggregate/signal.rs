@@ -1,9 +1,7 @@
 //! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
 
 use super::Aggregate;
-use crate::ack::{
-    AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Precedence, Queue, Returning,
-};
+use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};
 use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -15,8 +13,6 @@ pub(super) struct Signal {
     spec: Option<AckSpec>,
     /// Whether data passes at once and is charged.
     passes: bool,
-    /// When data that is sent again does, where other data waits.
-    retransmissions: Precedence,
     /// What came into the queue of governed flows, without what was moved elsewhere.
     pub(super) entered: Governed,
     /// What signals that are no more have done.
@@ -32,14 +28,7 @@ impl Signal {
         };
         let control = spec.build(profile, now);
         let passes = control.placement().passes(direction);
-        let retransmissions = if passes { Precedence::InTurn } else { control.retransmissions() };
-        Self {
-            passes,
-            retransmissions,
-            control: Some(control),
-            spec: Some(spec.clone()),
-            ..Self::default()
-        }
+        Self { passes, control: Some(control), spec: Some(spec.clone()), ..Self::default() }
     }
 
     pub(super) fn leave(&mut self, member: Member) {
@@ -256,7 +245,7 @@ impl Aggregate {
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let len = pool[&packet].len;
-        let back = self.try_pass(now, pool, packet, Precedence::InTurn, out);
+        let back = self.try_pass(now, pool, packet, out);
         if back.is_none() {
             self.counts.offered.add(len);
         }
@@ -271,12 +260,10 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        let (controlled, seen_before) = (pool[&packet].is_controlled(), pool[&packet].seen_before);
-        let precedence = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
-        if !controlled || !self.signal.passes && precedence == Precedence::InTurn {
+        if !self.signal.passes || !pool[&packet].is_controlled() {
             return Some(packet);
         }
-        let back = self.try_pass(now, pool, packet, precedence, out);
+        let back = self.try_pass(now, pool, packet, out);
         if back.is_none() {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             self.counts.progress += self.conditioner.serve(&mut cx, out);
@@ -289,11 +276,10 @@ impl Aggregate {
         now: Time,
         pool: &mut PacketPool,
         packet: PacketId,
-        precedence: Precedence,
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        match self.conditioner.pass(&mut cx, &packet, precedence, out) {
+        match self.conditioner.pass(&mut cx, &packet) {
             None => Some(packet),
             Some(progress) => {
                 self.counts.progress += progress;
