@@ -13,6 +13,12 @@
 //! a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with each loss of its
 //! management connections, so windows follow it over the bound. Otherwise they would shrink faster than ACKs
 //! depart, and some 4 % of the rate would be unused.
+//!
+//! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So of the ACKs of a
+//! flow that are overdue (R001-11 (b)) one departs, and the next after `min(cost / share, more)`: the time that
+//! its data takes at the flow's share, and at most the growth of a hold that the sender's timer allows. If all
+//! departed together, their data would wait behind all that passed before, and no ACK would restart the timer
+//! meanwhile. A queue for each flow separates them likewise.
 
 mod rules;
 
@@ -122,25 +128,30 @@ impl PostAck {
         Some(most.min(grown.max(first)).max(least))
     }
 
-    /// Begins or ends the express of `member`.
-    fn express(&mut self, member: Member, known: &Known) {
-        let way = known.near.zip(known.far).filter(|_| self.config.loss_express);
-        if let Some((near, far)) = way {
-            let round_trip = self.shares.most(member).bytes_in(near + far);
-            self.holds.flow(member).express(round_trip);
-        }
-    }
-
-    /// Lets go what has been held for as long as may be.
+    /// Lets go what has been held for as long as may be: of each flow no more than its share, as far as the
+    /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
+            let before = self.holds.flow(member).departed();
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
             self.called(cx, member, cost);
-            // Whether the next is overdue too.
+            let pause = self.pause(cx.now, member, before, cost);
             self.bound.forget(member);
-            self.bound.watch(cx.now, member, Duration::ZERO);
+            self.bound.watch(cx.now, member, pause);
         }
+    }
+
+    /// How long the next ACK of `member` may be held after one for `cost` bytes that departed at its bound, and
+    /// `before` which this number had departed. Zero if the sender's timer runs on.
+    fn pause(&mut self, now: Time, member: Member, before: u32, cost: u32) -> Duration {
+        let flow = self.holds.flow(member);
+        if flow.departed() == before {
+            return Duration::ZERO;
+        }
+        let pause = flow.more().min(self.shares.of(member).time_for(Bytes(cost.into())));
+        let age = self.holds.age(member, now).unwrap_or_default();
+        pause.min(self.config.max_hold.saturating_sub(age))
     }
 
     /// Schedules the held ACKs of `member`: by the release rule, and at their bound.

@@ -276,11 +276,20 @@ impl Flow {
     /// to it, and by 150 ms at most, not to the double in a round trip: from nothing, the double is
     /// nothing. After two such round trips a sender probes for a lost tail (RFC 8985, section 7.2).
     pub(in crate::ack) fn longest(&self, policy: Duration) -> Duration {
+        policy.min(Duration::from_micros(self.hold_us.into()) + self.more())
+    }
+
+    /// How much longer than before an ACK of it may be held, and how long after one that restarted the sender's
+    /// timer.
+    pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
-        let used_to = span(self.hold_us);
-        let way = span(self.near_us) + span(self.far_us);
-        let more = if self.far_us == 0 { ALLOWED } else { ALLOWED.min(way + used_to) };
-        policy.min(used_to + more)
+        let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
+        if self.far_us == 0 { ALLOWED } else { ALLOWED.min(round_trip) }
+    }
+
+    /// The highest number that departed.
+    pub(in crate::ack) const fn departed(&self) -> u32 {
+        self.released
     }
 
     /// One of its ACKs was held for `span`.
