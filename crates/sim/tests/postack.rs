@@ -244,7 +244,7 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
 }
 
 /// Kills: overdue ACKs of a flow that depart together. The data that they call for waits behind all that passed, for
-/// a second, and no ACK restarts the timer of its sender meanwhile: 71 timeouts of 100 senders.
+/// a second, and no ACK restarts the timer of its sender meanwhile: 80 timeouts of 100 senders. Less that may pass.
 #[test]
 fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
     for flows in [50, 100] {
@@ -252,12 +252,13 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
         let [fair, gate] = [None, Some(GATE)].map(|signal| {
             let mut scenario = scenario(&case(signal));
             (scenario.run.duration, scenario.run.warmup) = (Duration::from_secs(6), Duration::ZERO);
+            scenario.run.seed = 1_001;
             scenario.traffic[0].start = Start::Between(Duration::ZERO, Duration::from_millis(100));
             played(&scenario)
         });
         assert_eq!([fair.timeouts, gate.timeouts], [0, 0], "{flows}: {gate:?}, {fair:?}");
-        assert!((gate.goodput / fair.goodput - 1.0).abs() < 0.01, "{flows}: {gate:?}, {fair:?}");
-        assert!(gate.data < fair.data, "{flows}: {gate:?}, {fair:?}");
+        assert!(gate.goodput > 0.99 * fair.goodput, "{flows}: {gate:?}, {fair:?}");
+        assert!(gate.data < fair.data / 2.0, "{flows}: {gate:?}, {fair:?}");
     }
 }
 
