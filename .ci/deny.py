@@ -13,7 +13,7 @@ from typing import Any
 
 
 def allowed(expression: str, licences: set[str]) -> bool:
-    """Whether an SPDX expression can be met with `licences` alone."""
+    """Returns whether an SPDX expression can be satisfied with `licences` alone."""
     words = re.findall(r"[()]|[^\s()]+", expression.replace("/", " OR "))
     python = []
     position = 0
@@ -33,7 +33,7 @@ def allowed(expression: str, licences: set[str]) -> bool:
 
 
 def complaints(metadata: dict[str, Any], rules: dict[str, Any]) -> list[str]:
-    """Packages whose licence is not allowed, and users of banned crates."""
+    """Returns packages whose licence is not allowed, and users of banned crates."""
     found = []
     licences = set(rules["licenses"]["allow"])
     packages = {package["id"]: package for package in metadata["packages"]}

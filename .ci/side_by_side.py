@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the jobs of `make test` side by side.
 
-Live tests sleep most of the time. What only computes runs meanwhile, with the policy SCHED_IDLE: it
-has a processor only while no live test wants one. Live test programs run one at a time, but those
+Live tests sleep most of the time. Computing jobs run meanwhile, with the policy SCHED_IDLE: they
+have a processor only while no live test wants one. Live test programs run one at a time, but those
 of BESIDE run at the same time. Each job's output is shown when the job ends. After a failure no
 further job begins.
 """
@@ -30,8 +30,9 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 # virtual time.
 LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e", "tidegate-repository"}
 
-# The test programs, or all those of a package, that run first. A lane runs one at a time, and lanes
-# run side by side. Tests of `tidegate-e2e` here begin with `witnessed_beside_others`.
+# The test programs that run first; a package name stands for all its programs. A lane runs one
+# program at a time, and lanes run side by side. Tests of `tidegate-e2e` here begin with
+# `witnessed_beside_others`.
 BESIDE = {
     "trunks": 0,
     "control": 1,
@@ -45,19 +46,19 @@ BESIDE = {
     "sources": 2,
 }
 
-# util-linux; nice is coarser, and is everywhere.
+# chrt is part of util-linux. nice is coarser, but available everywhere.
 IDLE = ["chrt", "--idle", "0"] if shutil.which("chrt") else ["nice", "-n", "19"]
 
 CARGO = ["cargo", "--locked", "--color", "never"]
 
 
 class Stopped(Exception):
-    """A job failed, here or elsewhere."""
+    """A job failed, in this process or another."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command, in a directory."""
+    """A command with its working directory."""
 
     name: str
     command: Sequence[str]
@@ -67,7 +68,7 @@ class Job:
 
 
 class Jobs:
-    """Runs jobs, and keeps a list of those that run and of those that failed."""
+    """Runs jobs, and records which ones run and which have failed."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
@@ -107,7 +108,7 @@ class Jobs:
                     raise Stopped
 
     def one_by_one(self, jobs: Sequence[Job], needs: Sequence[Future[None]] = ()) -> Future[None]:
-        """Begins jobs one after the other, as soon as all that they need has ended well."""
+        """Starts each job as soon as all jobs that it needs have succeeded."""
 
         def run() -> None:
             for other in needs:
@@ -118,7 +119,7 @@ class Jobs:
         return self.pool.submit(run)
 
     def end(self) -> None:
-        """Ends all jobs that still run."""
+        """Kills all running jobs."""
         with self.lock:
             self.failed.append("this run")
             for process in self.running:
@@ -126,7 +127,7 @@ class Jobs:
 
 
 def test_programs(jobs: Jobs) -> list[dict[str, Any]]:
-    """Builds all tests, and returns what cargo says of each program."""
+    """Builds all tests; returns cargo's description of each program."""
     with tempfile.TemporaryFile() as said:
         words = ["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]
         jobs.run(Job("build of the tests", [*CARGO, *words], idle=False), said.fileno())

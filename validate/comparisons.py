@@ -1,4 +1,4 @@
-"""What is compared: each function says its tables and verdicts in a report."""
+"""The comparisons: each function adds its tables and verdicts to a report."""
 
 import subprocess
 import sys
@@ -34,21 +34,21 @@ Simulate: TypeAlias = Callable[[Scenario, int], Run]
 """Runs a scenario with a seed."""
 
 Quantities: TypeAlias = Callable[[Scenario], Sequence[Quantity]]
-"""Quantities that are compared in a scenario."""
+"""The compared quantities of a scenario."""
 
 HERE = Path(__file__).parent
 VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
 
 
 def changed_by(tcp: Mapping[str, Any]) -> Simulate:
-    """Our simulator, with further settings of TCP."""
+    """Our simulator, with further TCP settings."""
     return lambda scenario, seed: ours(scenario, seed, **{**scenario.tcp, **tcp})
 
 
 def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, str], list[Run]]:
-    """The runs of all seeds, by the name of the scenario and of the simulator.
+    """The runs of all seeds, by the names of the scenario and of the simulator.
 
-    The cause of a toggle stands for our simulator with the toggle turned round.
+    The cause of a toggle stands for our simulator with the toggle reversed.
     """
     todo = []
     for scenario in scenarios:
@@ -59,7 +59,8 @@ def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, st
         ]:
             who[cause] = changed_by(changed)
         for name, simulate in who.items():
-            # ns-3 takes twenty times as long as ns-2: one seed, and first, so that nothing waits.
+            # ns-3 takes twenty times as long as ns-2. It runs one seed, and first, so it finishes
+            # in time.
             seeds = scenario.seeds[:1] if name == "ns-3" else scenario.seeds
             todo += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
     todo.sort(key=lambda job: job[0])
@@ -83,7 +84,7 @@ def compare(
     references: Sequence[str],
     pool: Executor,
 ) -> None:
-    """The mean of our seeds beside every reference: an oracle, or figures of a kernel."""
+    """Compares the mean over our seeds with each reference: an oracle, or a measured kernel."""
     runs = run_all(scenarios, pool)
     rows, causes = [], []
     for scenario in scenarios:
@@ -108,13 +109,13 @@ def compare(
             ]
     report.table(title, ["scenario", "quantity", "ours", *references, "ratio", "verdict"], rows)
     report.table(
-        "What decides it, shown by turning it round",
+        "Causes, shown by toggling each",
         [
             "scenario",
             "quantity",
-            "what is turned round",
+            "toggled detail",
             "ours",
-            "turned round",
+            "toggled",
             *references,
             "verdict",
         ],
@@ -123,7 +124,7 @@ def compare(
 
 
 def golden(report: Report, _pool: Executor) -> None:
-    """Whether the vectors of the sender's tests are what ns-2 sends."""
+    """Checks that the vectors of the sender's tests are the segments that ns-2 sends."""
     makers: dict[str, list[str | Path]] = {
         "golden.txt": ["sh", VECTORS / "make.sh"],
         "patterns.txt": [sys.executable, HERE / "ns2/patterns.py"],
@@ -136,8 +137,8 @@ def golden(report: Report, _pool: Executor) -> None:
         runs = sum(not line.startswith("#") for line in kept.splitlines())
         verdict = "" if made == kept else "**not** "
         report.say(
-            f"What ns-2's senders send in {runs} runs is {verdict}what the sender's tests "
-            f"have in `{name}`."
+            f"`{name}` of the sender's tests is {verdict}equal to the output of ns-2's senders "
+            f"in {runs} runs."
         )
         if made != kept:
             report.failed.append(f"vectors/ns2/{name} is not what ns-2 says")
@@ -165,7 +166,7 @@ def aqms(report: Report, pool: Executor) -> None:
 
 Formula: TypeAlias = Callable[[float, float, int], float]
 
-# By name: the formula, an assumption that is wrong here, and the formula without it.
+# By name: the formula, its assumption that is wrong here, and the formula without it.
 FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
     "Mathis": (mathis, "", None),
     "Padhye": (
@@ -177,7 +178,7 @@ FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
 
 
 def losses(report: Report, pool: Executor) -> None:
-    """Chance losses, against the formulas."""
+    """Random losses, compared with the formulas."""
     runs = run_all(LOSSES, pool)
     near = within(0.15)
     rows, causes = [], []
@@ -193,7 +194,7 @@ def losses(report: Report, pool: Executor) -> None:
         for name, (formula, assumed, without) in FORMULAS.items():
             rate = Quantity(name, lambda run: run["goodput"], "{:.1f}/s", near)
             expected = {"formula": formula(*of)}
-            # The cause is in the formula: turned round, it is the reference that is another.
+            # The cause is in the formula, so its reverse changes the reference.
             turned = without(*of) if without else expected["formula"]
             explained = (
                 {assumed: segments["ours"] / turned * expected["formula"]} if without else {}
@@ -224,11 +225,11 @@ def losses(report: Report, pool: Executor) -> None:
         rows,
     )
     report.table(
-        "What decides it, shown by turning it round",
+        "Causes, shown by toggling each",
         [
             "loss",
             "formula",
-            "what it assumes and is not so",
+            "false assumption",
             "ours to it",
             "ns-2 to it",
             "ours to it without",
@@ -240,7 +241,7 @@ def losses(report: Report, pool: Executor) -> None:
 
 
 def kernel(report: Report, pool: Executor) -> None:
-    """The profile `linux`, against what a kernel was measured to do."""
+    """The profile `linux`, compared with measurements of a kernel."""
     compare(
         report,
         "As Linux 6.12 in virtual time",

@@ -1,4 +1,4 @@
-"""What TCP's steady state should be at a given loss rate, by two published formulas."""
+"""The steady state of TCP at a given loss rate, by two published formulas."""
 
 from math import sqrt
 
@@ -18,8 +18,9 @@ def padhye(
     """Segments per second sent, without a limit of the window.
 
     Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31. The formula assumes that the
-    rest of a round is lost with a segment, so that a loss often ends in a timeout. If losses are
-    independent (`lost_together` is false), a loss ends in one when the copy is lost as well.
+    rest of a round is lost with a segment, so a loss often ends in a timeout. With independent
+    losses (`lost_together` is false), a loss ends in a timeout only if the retransmission is lost
+    as well.
     """
     b = segments_per_ack
     window = (2 + b) / (3 * b) + sqrt(8 * (1 - p) / (3 * b * p) + ((2 + b) / (3 * b)) ** 2)

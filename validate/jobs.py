@@ -1,8 +1,8 @@
-"""Classes with guarantees: the authors' JoBS in ns-2 beside the scheduler `jobs`.
+"""Classes with guarantees: the authors' JoBS in ns-2, compared with the scheduler `jobs`.
 
 Two networks: `cn2002`, whose parameters are those of the authors' own script, and experiment 2 of
-the paper `marking` without its regulation. Ours runs with `victim = "ns2"`, the search of
-ns-2, and with `output = "arrivals"`.
+the paper `marking` without its regulation. Ours runs with `victim = "ns2"`, the search of ns-2, and
+with `output = "arrivals"`.
 """
 
 import json
@@ -30,7 +30,7 @@ UNTIL, SINCE = 70, 10  # s
 RATE = 45_000_000  # bit/s
 STEP = 0.5  # s; windows of throughput
 NEAR = 0.15  # of the reference; implementations differ packet by packet
-# ns-2's timer goes on while nothing is outstanding, and then leaves a window of one segment
+# ns-2's timer continues while no data is outstanding. It then leaves a window of one segment
 # (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often last longer than it.
 IDLE = "restart"
 CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl
@@ -38,7 +38,7 @@ CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl
 
 @dataclass
 class Class:
-    """What one class met at the link, from `SINCE` on."""
+    """Results of one class at the link, from `SINCE` on."""
 
     arrived: int = 0
     dropped: int = 0
@@ -98,7 +98,7 @@ def of_events(lines: Iterable[str], bound: float) -> dict[str, float]:
 
 
 def ns2(network: str, seed: int, ratio: int) -> dict[str, float]:
-    """Runs ns-2, and reads its trace while it is written."""
+    """Runs ns-2, and reads its trace meanwhile."""
     bound = NETWORKS[network].bound
     with tempfile.TemporaryDirectory() as folder:
         pipe, flows = Path(folder) / "trace", Path(folder) / "flows"
@@ -127,7 +127,7 @@ def drawn(seed: int) -> list[tuple[int, float, str]]:
 
 
 def policy(buffer: int, guaranteed: Mapping[str, str], delays: int, losses: int) -> str:
-    """A gateway whose four classes are those of a JoBS link."""
+    """A gateway with the four classes of a JoBS link."""
     classes = [table("class", name="c1", **guaranteed)]
     for each in (2, 3, 4):
         terms: dict[str, Any] = {}
@@ -177,7 +177,7 @@ def head(seed: int, bound: float) -> list[str]:
 
 
 def pair(name: str, ends: tuple[str, str], rate: str, delay: str) -> list[str]:
-    """A host on either side of the network, at the `ends`."""
+    """A host on both sides of the network, at the `ends`."""
     parts = [table("host", name=f"{name}-{side}") for side in "sd"]
     links = ((f"{name}-s", ends[0]), (ends[1], f"{name}-d"))
     return parts + [
@@ -186,7 +186,7 @@ def pair(name: str, ends: tuple[str, str], rate: str, delay: str) -> list[str]:
 
 
 def traffic(names: Sequence[str], each: int, group: str, **fields: Any) -> str:
-    """Traffic of a class between the pairs of hosts of these names."""
+    """Traffic of a class between the pairs of hosts with these names."""
     ends = {"from": [f"{it}-s" for it in names], "to": [f"{it}-d" for it in names]}
     return table("traffic", name=f"{group}{each}", dscp=each, **ends, **fields)
 
@@ -201,7 +201,7 @@ def cn2002(seed: int, ratio: int) -> str:
     limited = {"receive_window": f"{50 * (PACKET - 40)} B", "ack_every": 2}
 
     def bursts() -> dict[str, Any]:
-        """A flow that is given further packets after pauses, whatever it still has to send."""
+        """A flow that gets further packets after pauses, even if packets are still unsent."""
         at, writes = chance.expovariate(1 / 0.2), []
         while at < UNTIL:
             writes.append([nanoseconds(at), f"{chance.randint(300, 1000) * (PACKET - 40)} B"])
@@ -263,7 +263,7 @@ def exp2(seed: int, ratio: int) -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """What is compared."""
+    """A quantity to compare."""
 
     name: str
     text: Callable[[int, int], str]
@@ -278,7 +278,7 @@ NETWORKS = {
 
 
 def ours(network: str, seed: int, ratio: int) -> dict[str, float]:
-    """What our simulator says."""
+    """The results of our simulator."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(NETWORKS[network].text(seed, ratio))
         file.flush()
@@ -305,7 +305,7 @@ def ours(network: str, seed: int, ratio: int) -> dict[str, float]:
 
 
 def quantities() -> list[Quantity]:
-    """Mean delay, loss and rate of each class, and the ratios; the longest delay is only shown."""
+    """Mean delay, loss and rate of each class, and the ratios. The longest delay has no verdict."""
 
     def taken(name: str, form: str, judged: bool) -> Quantity:
         near = within(NEAR) if judged else None

@@ -42,7 +42,7 @@ RATE = 10e6  # bit/s
 
 
 def try_out(kernel: Mapping[str, int], setup: str) -> dict[str, Any]:
-    """What came of a setup, in a namespace where the kernel has these settings."""
+    """Runs a setup in a namespace in which the kernel has these settings."""
     words = [f"net.ipv4.{name}={value}" for name, value in kernel.items()]
     script = (
         f"sysctl -qw {' '.join(words)} && " if words else ""
@@ -56,7 +56,7 @@ def try_out(kernel: Mapping[str, int], setup: str) -> dict[str, Any]:
 
 
 def transfers(report: Report, pool: Executor) -> None:
-    """A hundred megabytes each way at once, which must arrive intact."""
+    """A hundred megabytes in each direction at once must arrive intact."""
     jobs = {
         name: pool.submit(try_out, kernel, f'limit = "600 s"\n{EACH_WAY}{setup}')
         for name, (kernel, setup) in TRANSFERS.items()
@@ -99,7 +99,7 @@ def transfers(report: Report, pool: Executor) -> None:
 
 
 def reductions(trace: Trace) -> list[tuple[float, float]]:
-    """The window before and after each fall by a tenth or more, from ten seconds on."""
+    """The window before and after each decrease by at least a tenth, from ten seconds on."""
     found: list[tuple[float, float, float]] = []
     peak = 0.0
     low: float | None = None
@@ -135,7 +135,7 @@ def seen(trace: Trace) -> dict[str, float]:
 
 
 def windows(report: Report, pool: Executor) -> None:
-    """Windows over time of our sender and of the kernel's, each to the other's receiver."""
+    """Windows over time of our sender and of the kernel's, each with the other's receiver."""
     link = (
         f'[link]\ndelay = "25 ms"\nrate = "{RATE:.0f} bit/s"\n'
         'queue = { kind = "drop-tail", limit = "62.5 kB" }\n'
@@ -160,7 +160,7 @@ def windows(report: Report, pool: Executor) -> None:
         turns.setdefault((control, sender), []).append(
             seen(run["trace" if sender == "ours" else "kernel_trace"])
         )
-    # On a busy machine packets come in bursts, which cost losses: the median turn of each counts.
+    # On a busy machine, bursts of packets cause losses. So the median turn of each counts.
     traces = {
         which: {name: median(run[name] for run in runs) for name in runs[0]}
         for which, runs in turns.items()

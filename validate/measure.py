@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-MOST = 1200  # s; what takes longer hangs
+MOST = 1200  # s; a longer run hangs
 
 
 def run(command: Sequence[str | Path]) -> tuple[str, float]:
-    """What a command prints, and the CPU seconds it took."""
+    """The output of a command, and its CPU seconds."""
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(["timeout", str(MOST), *map(str, command)], stdout=out)
         _, status, usage = os.wait4(process.pid, 0)

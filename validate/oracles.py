@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 def figures(command: Sequence[str | Path]) -> dict[str, float]:
-    """What a command says in "name value" lines, and the CPU seconds it took as `cpu`."""
+    """The output of a command as "name value" lines, with its CPU seconds as `cpu`."""
     out, cpu = run(command)
     lines = (line.split() for line in out.splitlines())
     return {name: float(value) for name, value in lines} | {"cpu": cpu}
@@ -34,7 +34,7 @@ def figures(command: Sequence[str | Path]) -> dict[str, float]:
 def with_flows(
     scenario: Scenario, seed: int, use: Callable[[str], dict[str, float]]
 ) -> dict[str, float]:
-    """Calls `use` with the path of a file of the scenario's flows."""
+    """Calls `use` with the path of a file with the scenario's flows."""
     with tempfile.NamedTemporaryFile("w", suffix=".flows") as file:
         file.writelines(
             f"{start:.9f} {rtt:.9f} {kind}\n" for start, rtt, kind in scenario.drawn(seed)
@@ -44,7 +44,7 @@ def with_flows(
 
 
 def common(scenario: Scenario, seed: int) -> dict[str, object]:
-    """The options that both programs have."""
+    """The common options of both programs."""
     return {
         "payload": scenario.payload,
         "buffer": scenario.buffer,
@@ -67,7 +67,7 @@ def common(scenario: Scenario, seed: int) -> dict[str, object]:
 
 
 def ns2(scenario: Scenario, seed: int, **changed: object) -> dict[str, float]:
-    """What ns-2 says."""
+    """The results of ns-2."""
     options = (
         common(scenario, seed)
         | {
@@ -90,7 +90,7 @@ def ns2(scenario: Scenario, seed: int, **changed: object) -> dict[str, float]:
 
 
 def ns3(scenario: Scenario, seed: int, **changed: object) -> dict[str, float]:
-    """What ns-3 says."""
+    """The results of ns-3."""
     options = (
         common(scenario, seed)
         | {
@@ -111,14 +111,14 @@ COMPILING = Lock()
 
 
 def ns3_program() -> Path:
-    """The program for ns-3, compiled when its source is newer; one run compiles it for all."""
+    """The program for ns-3, compiled if its source is newer. Only one run compiles it."""
     with COMPILING:
         return compiled()
 
 
 @cache
 def compiled() -> Path:
-    """The program, compiled if need be."""
+    """The program, compiled if necessary."""
     source = HERE / "ns3/network.cc"
     program = target() / "validate/network"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 def target() -> Path:
-    """Where cargo builds."""
+    """The build directory of cargo."""
     return Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
 
 
@@ -46,12 +46,12 @@ def table(array: str, /, **fields: object) -> str:
 
 
 def nanoseconds(seconds: float) -> str:
-    """A time, written."""
+    """A time in TOML."""
     return f"{round(seconds * 1e9)} ns"
 
 
 def queue(scenario: Scenario) -> Mapping[str, Any]:
-    """The queue before the bottleneck."""
+    """The queue at the bottleneck."""
     limit = f"{scenario.buffer} B"
     packet = f"{scenario.payload + 40} B"
     kinds: dict[str, dict[str, Any]] = {
@@ -83,7 +83,7 @@ def queue(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def tcp(scenario: Scenario) -> dict[str, Any]:
-    """The end points: as those of ns-2, with SACK where the scenario has it."""
+    """The end points: like those of ns-2, with SACK if the scenario has it."""
     return {
         "profile": "ns2-2003",
         "mss": f"{scenario.payload} B",
@@ -99,7 +99,7 @@ def tcp(scenario: Scenario) -> dict[str, Any]:
 def text(scenario: Scenario, seed: int, **changed: Any) -> str:
     """The scenario as a file.
 
-    `changed` are further settings of TCP, or all of them if they name a profile.
+    `changed` are further TCP settings, or all TCP settings if they name a profile.
     """
     link: dict[str, Any] = {
         "rate": f"{ACCESS:.0f} bit/s",
@@ -153,7 +153,7 @@ def text(scenario: Scenario, seed: int, **changed: Any) -> str:
 
 
 def ours(scenario: Scenario, seed: int, **changed: Any) -> dict[str, float]:
-    """What our simulator says; `changed` are further settings of TCP."""
+    """The results of our simulator; `changed` are further TCP settings."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(text(scenario, seed, **changed))
         file.flush()

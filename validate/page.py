@@ -7,7 +7,7 @@ from report import Report
 
 
 def write(path: Path, part: str, report: Report) -> None:
-    """Puts what a part said between its markers."""
+    """Replaces the text between the markers of a part."""
     begin, end = f"<!-- {part}: written by make validate -->", f"<!-- {part}: end -->"
     failed = [f"**These fail:** {'; '.join(report.failed)}."] if report.failed else []
     block = "\n\n".join([begin, *report.said, *failed, end])

@@ -1,4 +1,4 @@
-"""Tables of what was compared, and verdicts."""
+"""Tables and verdicts of comparisons."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -7,27 +7,27 @@ from statistics import mean
 from typing import Any, TypeAlias
 
 Run: TypeAlias = Mapping[str, Any]
-"""What a run tells: numbers by name."""
+"""The results of a run: numbers by name."""
 
 Near: TypeAlias = Callable[[float, float], bool]
-"""Whether ours is near enough to another value."""
+"""Returns whether our value is close enough to another one."""
 
 References: TypeAlias = Mapping[str, float | None]
-"""Values of references by name; None where one has no value."""
+"""Values of references by name; None for a missing value."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something a run tells, and how near it must come to a reference."""
+    """A quantity, and its permitted distance from a reference."""
 
     name: str
     take: Callable[[Run], float]
     form: str
-    # Whether two values are near enough to each other; `None` where it is only shown.
+    # Returns whether two values are close enough; `None` for a quantity without a verdict.
     near: Near | None = None
 
     def far(self, ours: float, references: References) -> list[str]:
-        """The names of the references that `ours` is not near enough to."""
+        """The names of the references from which `ours` is too far away."""
         return [
             who
             for who, value in references.items()
@@ -35,24 +35,24 @@ class Quantity:
         ]
 
     def cell(self, value: float | None) -> str:
-        """The value as it stands in a table."""
+        """The value as text for a table."""
         return "" if value is None else self.form.format(value)
 
 
 def within(share: float) -> Near:
-    """Within this share of the reference."""
+    """Within this fraction of the reference."""
     return lambda ours, other: abs(ours - other) <= share * abs(other)
 
 
 def factor(most: float, both_below: float = 0.0) -> Near:
-    """Within this factor of the reference, or both below a value that says "none to speak of"."""
+    """Within this factor of the reference, or both below a negligible value."""
     return lambda ours, other: (
         max(ours, other) <= both_below or (0 < ours <= most * other and 0 < other <= most * ours)
     )
 
 
 def apart(most: float) -> Near:
-    """At most this far apart."""
+    """At most this difference."""
     return lambda ours, other: abs(ours - other) <= most
 
 
@@ -68,14 +68,14 @@ MARKED = Quantity("marked", lambda run: 100 * run["marks"] / run["packets"], "{:
 
 
 def utilisation(rate: float) -> Quantity:
-    """Of a link of this rate."""
+    """Relative to a link of this rate."""
     return Quantity(
         "utilisation", lambda run: 100 * run["throughput"] / rate, "{:.1f} %", within(0.02)
     )
 
 
 def queue_of(buffer: float) -> Quantity:
-    """Mean queue, to a tenth of the buffer."""
+    """Mean queue, within a tenth of the buffer."""
     return Quantity(QUEUE.name, QUEUE.take, QUEUE.form, apart(buffer / 10_000))
 
 
@@ -86,7 +86,7 @@ def average(runs: Sequence[Run], quantity: Quantity) -> float:
 
 @dataclass
 class Report:
-    """What a part of the comparison says: on stdout as it comes, and kept for the page."""
+    """The output of a comparison: printed at once, and kept for the page."""
 
     said: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -113,10 +113,10 @@ class Report:
         references: References,
         explained: Mapping[str, float] | None = None,
     ) -> list[str]:
-        """A row: ours beside references, and whether it is near enough to them.
+        """A row with our value, the references, and the verdict.
 
-        A value that is not near enough fails, unless one of the causes in `explained` brings it
-        near when it is turned round. `explained` has the values with each cause turned round.
+        A value that is too far away fails, unless reversing one of the causes in `explained` brings
+        it close enough. `explained` has the values with each cause reversed.
         """
         known = {who: value for who, value in references.items() if value is not None}
         ratios = ", ".join(f"{ours / value:.2f}" for value in known.values() if value)
@@ -150,7 +150,7 @@ class Report:
         without: float,
         references: References,
     ) -> list[str]:
-        """A row about a cause: it is shown if with it and without it the verdicts differ."""
+        """A row about a cause. The cause is shown if the verdicts with and without it differ."""
         shown = bool(quantity.far(ours, references)) != bool(quantity.far(without, references))
         if not shown:
             self.failed.append(f"{name}, {quantity.name}: not shown to come from: {cause}")
@@ -159,5 +159,5 @@ class Report:
 
 
 def progress(text: str) -> None:
-    """Says how far it is."""
+    """Reports the distance."""
     print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)

@@ -37,7 +37,7 @@ PARTS: dict[str, Callable[[Report, Executor], None]] = {
 
 @cache
 def commit() -> str:
-    """Of what is compared, as git calls it."""
+    """The commit of the compared code, from git."""
     said = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,
@@ -48,12 +48,12 @@ def commit() -> str:
 
 
 def carried_out(part: str, pool: Executor) -> Report:
-    """The report of a part; one that cannot be carried out is one that fails."""
+    """The report of a part. A part that raises an error fails."""
     report = Report()
     began = time.monotonic()
     try:
         PARTS[part](report, pool)
-    except Exception as wrong:  # whatever it is, the other parts are still to be carried out
+    except Exception as wrong:  # any error: the other parts still run
         report.failed.append(f"could not be carried out: {type(wrong).__name__}: {wrong}")
     took = time.monotonic() - began
     date, machine = (
@@ -65,7 +65,7 @@ def carried_out(part: str, pool: Executor) -> Report:
 
 
 def main() -> None:
-    """Carries out the parts that are named, or all."""
+    """Runs the named parts, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS)

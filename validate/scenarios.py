@@ -1,4 +1,4 @@
-"""The networks that are compared: flows through one bottleneck, the same in every simulator."""
+"""The compared networks: flows through one bottleneck, the same in every simulator."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Draw: TypeAlias = Callable[[random.Random], list[Flow]]
 
 @dataclass(frozen=True)
 class Toggle:
-    """What decides some quantities: `tcp` turns it round in our end points."""
+    """A cause of some differences; `tcp` reverses it in our end points."""
 
     cause: str
     tcp: dict[str, Any]
@@ -42,14 +42,14 @@ class Scenario:
     loss: float = 0.0
     oracles: tuple[str, ...] = ("ns-2",)
     seeds: tuple[int, ...] = (1, 2, 3)
-    # Settings of our end points beside those of ns-2.
+    # TCP settings of our end points, in addition to those of ns-2.
     tcp: dict[str, Any] = field(default_factory=dict)
     # Measured values of Linux, by quantity.
     measured: dict[str, float] = field(default_factory=dict)
     toggles: tuple[Toggle, ...] = ()
 
     def drawn(self, seed: int) -> list[Flow]:
-        """The flows, as the seed has them."""
+        """The flows, drawn from the seed."""
         return self.flows(random.Random(seed))
 
 
@@ -76,7 +76,7 @@ def pi_design(
 
 
 def greedy(count: int, shortest: float, longest: float, within: float = 1.0) -> Draw:
-    """Flows without end, their round-trip times evenly between two, begun within a time."""
+    """Endless flows with round-trip times spread evenly between two values, and random starts."""
 
     def draw(chance: random.Random) -> list[Flow]:
         spread = (longest - shortest) / max(count - 1, 1)
@@ -86,7 +86,7 @@ def greedy(count: int, shortest: float, longest: float, within: float = 1.0) -> 
 
 
 def mixed(chance: random.Random) -> list[Flow]:
-    """60 flows without end and 180 in bursts, as in experiment 1 of the paper `marking`."""
+    """60 endless flows and 180 with bursts, as in experiment 1 of the paper `marking`."""
     kinds = ["greedy"] * 60 + ["onoff"] * 180
     return [(chance.uniform(0, 5), chance.uniform(0.024, 0.180), kind) for kind in kinds]
 
@@ -117,7 +117,7 @@ BOTH = ("ns-2", "ns-3")
 
 
 def with_sack(scenario: Scenario, **more: Any) -> Scenario:
-    """The same with SACK, which ns-3 is an oracle for, too."""
+    """The same with SACK, for which ns-3 is an oracle, too."""
     return replace(scenario, name=scenario.name + ", SACK", sack=True, oracles=BOTH, **more)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bottleneck packets per CPU second on the dumbbell: ours beside ns-2 and, once, ns-3, in turns.
+"""Bottleneck packets per CPU second on the dumbbell: ours, ns-2 and, once, ns-3, in turns.
 
 Alone it prints a table, or with `--json` the medians of its turns; `null` is a missing simulator.
 """
@@ -22,7 +22,7 @@ from report import Report, progress
 from scenarios import DUMBBELL, Scenario
 
 TURNS = 7
-MOST_TURNS = {"ns2": 3, "ns3": 1}  # they take seconds and most of a minute, and are no close calls
+MOST_TURNS = {"ns2": 3, "ns3": 1}  # they take seconds to a minute, and their results differ clearly
 SCENARIO = replace(DUMBBELL, sack=False)
 LIMITS = {"ns2": 5, "ns3": 80}
 MOST_TRACED = 2
@@ -30,7 +30,7 @@ NAMES = {"ours": "ours", "traced": "ours, all traces", "ns2": "ns-2", "ns3": "ns
 
 
 def traced(scenario: Scenario, seed: int) -> dict[str, float]:
-    """Ours with all records: series of everything each 100 ms, and a capture of the bottleneck."""
+    """Ours with all records: series of everything every 100 ms, and a capture of the bottleneck."""
     probes = [section("probe", kind="capture", **{"from": "near", "to": "far"})]
     for flow in range(len(scenario.drawn(seed))):
         probes += [
@@ -55,14 +55,14 @@ def traced(scenario: Scenario, seed: int) -> dict[str, float]:
 
 
 def measure() -> dict[str, float | None]:
-    """Packets per CPU second, the median of the turns; `None` for a simulator that is missing."""
+    """Packets per CPU second, the median of the turns; `None` for a missing simulator."""
     who: dict[str, Callable[[Scenario, int], dict[str, float]]] = {
         "ours": ours,
         "traced": traced,
         "ns2": ns2,
         "ns3": ns3,
     }
-    # `oracles.ns3_program` compiles the program for ns-3 where these are.
+    # Only if these exist, `oracles.ns3_program` compiles the program for ns-3.
     there = {
         "ns2": shutil.which("ns"),
         "ns3": shutil.which("g++") and Path("/usr/include/ns3/core-module.h").exists(),
@@ -79,7 +79,7 @@ def measure() -> dict[str, float | None]:
 
 
 def speed(report: Report, _pool: Executor | None = None) -> None:
-    """Whether ours has as many packets per second as it must."""
+    """Whether our simulator reaches the required speed."""
     rates = measure()
     ours_rate = rates["ours"]
     assert ours_rate is not None, "ours is always there"

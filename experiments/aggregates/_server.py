@@ -67,13 +67,15 @@ def server(
     cross: int = 0,
     jitter: str | None = None,
     scale: int = 1,
+    peak: bool = True,
 ) -> Scenario:
     """Four endless downloads from one server; with an allocation, one controlled aggregate.
 
     The paper does not say the rest. ``packet`` is in bytes and ``burst``, the depth of the bucket,
     in kB. Clients begin in ``order`` (default: by chance). ``cross`` endless downloads from ``nb``
     share the access link. The clients' links delay each packet by up to ``jitter`` more or less
-    than the last. Connections, rates, bursts and buffers are ``scale`` times as many.
+    than the last. Connections, rates, bursts and buffers are ``scale`` times as many. The profile
+    has a ``peak`` rate, that of the access link.
     """
     net = Scenario(
         duration="300 s",
@@ -88,7 +90,7 @@ def server(
         },
     )
     net.host("n0", gateway="qosmgr")
-    net.gateway("qosmgr", policies(allocation, action, triggers, interval, scale, burst))
+    net.gateway("qosmgr", policies(allocation, action, triggers, interval, scale, burst, peak))
     net.router("n1")
     line = {"kind": "drop-tail", "limit": f"{50 * PACKET * scale} B"}
     access(net, ERED if action == "police-mark" else line, cross, scale)
@@ -134,6 +136,7 @@ def policies(
     interval: str,
     scale: int,
     burst: int,
+    peak: bool = True,
 ) -> Mapping[str, Any]:
     """The policy file of the server's gateway."""
     if allocation is None:
@@ -143,7 +146,7 @@ def policies(
         "match": {"protocol": "tcp", "direction": "up"},
         "profile": {
             "mean": f"{RATE * scale} bit/s",
-            "peak": f"{1500 * scale} kbit/s",
+            **({"peak": f"{1500 * scale} kbit/s"} if peak else {}),
             "burst": f"{burst * scale} kB",
         },
         "action": action,
@@ -151,7 +154,7 @@ def policies(
     }
     if action == "police-mark":
         policy["mark"] = {"in": "AF11", "out": "DF"}
-    else:
+    elif action == "shape":
         policy["queue"] = QUEUE
     timer = {"shaping_interval": interval, "shaping_triggers": triggers}
     return {"gateway": timer, "policy": [policy]}

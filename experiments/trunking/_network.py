@@ -41,10 +41,14 @@ BOTTLENECK = ("e", "f.wan")
 
 
 def required_buffer(
-    connections: int, vmss: list[int], guaranteed: float, management: int = MANAGEMENT
+    connections: int,
+    vmss: list[int],
+    guaranteed: float,
+    management: int = MANAGEMENT,
+    alpha: int = ALPHA,
 ) -> int:
     """Bytes by equation 2, of trunks with so many ``connections`` of each VMSS."""
-    each = [ALPHA * management + (ALPHA + 1) * size for size in vmss]
+    each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
 
@@ -59,24 +63,32 @@ def network(
     warmup: int = WARMUP,
     early: bool = True,
     spread: bool = False,
+    alpha: int = ALPHA,
+    packet: int = 1500,
+    begins: int | None = None,
 ) -> Scenario:
     """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, with VMSS in bytes and guarantees in KB/s.
 
     Flow 1 goes from ``a`` to ``g``, flow 2 from ``c`` to ``h``; ``e`` has ``buffer`` times the room
     of equation 2, and with ``early`` the RED-like scheme. Flows stop 2 s before the run ends.
-    With ``spread`` each starts at a random time of the first 0.2 s, else 3 ms apart.
+    With ``spread`` each starts at a random time of the first 0.2 s, else 3 ms apart. ``alpha`` is
+    that of equation 1. User packets are of ``packet`` bytes. The first slow start
+    of management connections ends at ``begins`` packets; by default at 8.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
-    needed = required_buffer(connections, list(vmss), KB * sum(guarantee) / RATE)
+    part = KB * sum(guarantee) / RATE
+    needed = required_buffer(connections, list(vmss), part, alpha=alpha)
     queue = {
         "kind": "trunk-fifo",
         "limit": f"{round(buffer * needed)} B",
-        "threshold": 2 * connections * ALPHA,
+        "threshold": 2 * connections * alpha,
         "early": early,
     }
     trunks = []
     for n, (size, guaranteed) in enumerate(zip(vmss, guarantee, strict=True)):
-        trunks.append(trunk(f"t{n + 1}", f"192.0.2.{n + 1}", size, guaranteed, connections))
+        it = trunk(f"t{n + 1}", f"192.0.2.{n + 1}", size, guaranteed, connections)
+        it["tcp"] |= {} if begins is None else {"initial_threshold": begins}
+        trunks.append(it)
     for gateway, ends in (("b", trunks[:1]), ("d", trunks[1:])):
         user = {"name": "user", "action": "pass", "trunk": ends[0]["name"]}
         net.gateway(gateway, {"trunk": ends, "policy": [user]})
@@ -88,7 +100,7 @@ def network(
     net.link("d.wan", "e", rate=BOTTLENECK_RATE)
     net.link("e", "f.wan", rate=BOTTLENECK_RATE, delay="10 ms", queue=queue)
     for n, (sender, receiver) in enumerate((("a", "g"), ("c", "h"))):
-        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": "1500 B"}
+        udp: dict[str, Any] = {"rate": BOTTLENECK_RATE, "packet": f"{packet} B"}
         udp["stop"] = f"{duration - 2} s"
         start = {"uniform": ["0 s", "0.2 s"]} if spread else f"{3 * n} ms"
         net.traffic(f"flow{n + 1}", "cbr", sender, receiver, start=start, **udp)

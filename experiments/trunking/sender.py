@@ -10,6 +10,7 @@ a third; a queue for each flow has what `per-flow` has by default. With PostACK 
 too, and what a policy may ask for is its port's rate.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,20 +25,31 @@ sender = Experiment(__file__)
 
 FIFO = {"kind": "drop-tail", "limit": "150 kB"}
 SPARING = {"kind": "sparing", "limit": "150 kB", "threshold": "50 kB"}
-QUEUES = {"fifo": FIFO, "sparing": SPARING, "per-flow": "per-flow", "postack": "per-flow"}
+QUEUES: dict[str, Any] = {
+    "fifo": FIFO,
+    "sparing": SPARING,
+    "per-flow": "per-flow",
+    "postack": "per-flow",
+}
 
-PASS = {"action": "pass"}
+PASS: dict[str, Any] = {"action": "pass"}
 POSTACK = {"action": "shape", "profile": {"mean": BOTTLENECK_RATE}, "signal": "postack"}
 
 SITES = (1, 2)
 SECONDS, WARMUP = 120, 20
 
 
-def sites(queue: str) -> Scenario:
-    """Two sites that send to a third, by trunks whose packets wait in ``queue``."""
-    net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B")
-    trunks = [trunk(f"t{n}", f"192.0.2.{n}", 1500, 0, 4) | {"queue": QUEUES[queue]} for n in SITES]
-    action = POSTACK if queue == "postack" else PASS
+def sites(
+    queue: str | Mapping[str, Any],
+    action: Mapping[str, Any] = PASS,
+    flows: int = 4,
+    tcp: Mapping[str, Any] | None = None,
+) -> Scenario:
+    """Two sites of so many TCP ``flows`` to a third, by trunks whose packets wait in ``queue``."""
+    net = Scenario(
+        duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B", tcp=dict(tcp or {})
+    )
+    trunks = [trunk(f"t{n}", f"192.0.2.{n}", 1500, 0, 4) | {"queue": queue} for n in SITES]
     net.router("middle")
     for n, it in zip(SITES, trunks, strict=True):
         user = {"name": "user", **action, "trunk": it["name"]}
@@ -51,13 +63,13 @@ def sites(queue: str) -> Scenario:
     net.link("middle", "end.wan", rate=BOTTLENECK_RATE, delay="10 ms", queue=line)
     for n in SITES:
         start = {"uniform": ["0 s", "1 s"]}
-        net.traffic(f"site{n}", "greedy", f"host{n}", "server", flows=4, start=start)
+        net.traffic(f"site{n}", "greedy", f"host{n}", "server", flows=flows, start=start)
     return net
 
 
 @sender.run(queue=list(QUEUES))
 def measure(seed: int, queue: str) -> dict[str, float]:
-    run = sites(queue).run(seed)
+    run = sites(QUEUES[queue], POSTACK if queue == "postack" else PASS).run(seed)
     groups, drops = run.groups, run.drops
     lost = (
         drops["dropped_packets"].sum()

@@ -1,4 +1,4 @@
-//! From the peer of an aggregate gateway: what is taken is what would have been sent.
+//! Input from the peer of an aggregate gateway: accepted bytes equal their re-encoding.
 
 #![no_main]
 

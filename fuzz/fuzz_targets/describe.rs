@@ -1,4 +1,4 @@
-//! From the wire: any bytes are described.
+//! Input from the wire: the parser describes any bytes.
 
 #![no_main]
 

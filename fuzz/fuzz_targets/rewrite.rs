@@ -1,4 +1,4 @@
-//! To the wire: any values are written into any frame.
+//! Output to the wire: any values are written into any frame.
 
 #![no_main]
 

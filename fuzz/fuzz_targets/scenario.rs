@@ -1,4 +1,4 @@
-//! A scenario file: any text is read, or refused with a place and a reason.
+//! A scenario file: any text is parsed, or refused with a place and a reason.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Packets of one flow, in any order: trackers believe no window that was not seen.
+//! Packets of one flow in any order: windows of trackers consist of observed bytes.
 
 #![no_main]
 

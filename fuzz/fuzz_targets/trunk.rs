@@ -1,4 +1,4 @@
-//! From the path of a trunk: any datagram is refused but the right one.
+//! Input from the path of a trunk: only authentic datagrams are accepted.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! What must hold for any bytes; also held against the corpus by an ordinary test of the crate.
+//! Properties that hold for any bytes. An ordinary test of the crate also checks them on the
+//! corpus.
 
 #![allow(
     dead_code,
@@ -29,7 +30,7 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Offsets and lengths lie inside the frame, and writing back what was read changes no byte.
+/// Offsets and lengths lie inside the frame. Writing the descriptor back changes no byte.
 pub(crate) fn describe_any(bytes: &[u8]) {
     let packet = described(bytes);
     let (network, transport) =
@@ -55,7 +56,7 @@ pub(crate) fn describe_any(bytes: &[u8]) {
         assert_eq!(described(&copy).key, packet.key);
     }
 
-    // The same frame with only its beginning at hand, and with more behind it.
+    // The same frame with only its first half available, and with additional bytes behind it.
     let half = &bytes[..bytes.len() / 2];
     let mut short = Packet::default();
     describe(half, packet.len, &mut short);
@@ -63,8 +64,9 @@ pub(crate) fn describe_any(bytes: &[u8]) {
     describe(bytes, packet.len.saturating_add(70_000), &mut short);
 }
 
-/// The first [`VALUES`] bytes are new values, the rest is a frame. After rewriting, these values are
-/// read, nothing else is different, and every checksum is as right or as wrong as before.
+/// The first [`VALUES`] bytes are new values, the rest is a frame. After the rewrite, parsing
+/// returns these values, nothing else has changed, and every checksum is as right or wrong as
+/// before.
 pub(crate) fn rewrite_any(bytes: &[u8]) {
     let Some((values, frame)) = bytes.split_first_chunk::<VALUES>() else { return };
     let before = described(frame);
@@ -81,7 +83,7 @@ pub(crate) fn rewrite_any(bytes: &[u8]) {
     let mut finished = frame.to_vec();
     rewrite(&mut finished, &wanted, Checksum::Finished);
     let after = described(&finished);
-    // An IPv4 header under MPLS is recognised by its checksum, so none of this turns it opaque.
+    // An IPv4 header under MPLS is recognised by its checksum, so no rewrite makes it opaque.
     let written = if before.tcp.is_some_and(|tcp| tcp.authenticated) { before } else { wanted };
     assert_eq!((after.dscp, after.ecn, after.tcp), (wanted.dscp, wanted.ecn, written.tcp));
     assert_eq!((after.key, after.network), (before.key, before.network));
@@ -98,7 +100,7 @@ pub(crate) fn rewrite_any(bytes: &[u8]) {
     assert_eq!(partial, finished);
 }
 
-/// What the IPv4 header sums up to.
+/// The sum over the IPv4 header.
 fn header_sum(frame: &[u8], packet: &Packet) -> u32 {
     if packet.network != Network::Ipv4 {
         return 0;
@@ -107,7 +109,7 @@ fn header_sum(frame: &[u8], packet: &Packet) -> u32 {
     slow_sum(&frame[at..at + usize::from(frame[at] & 0xf) * 4])
 }
 
-/// What the TCP segment sums up to; nothing in the pseudo header is ever changed.
+/// The sum over the TCP segment. No rewrite changes the pseudo header.
 fn segment_sum(frame: &[u8], packet: &Packet) -> u32 {
     let Some(tcp) = packet.tcp else { return 0 };
     let at = usize::from(packet.transport_offset);
@@ -115,14 +117,15 @@ fn segment_sum(frame: &[u8], packet: &Packet) -> u32 {
     slow_sum(&frame[at..at + header + usize::try_from(tcp.payload).unwrap()])
 }
 
-/// The sum of all 16-bit words modulo 0xffff, which is what one's complement adds in.
+/// The sum of all 16-bit words modulo 0xffff, as in one's complement arithmetic.
 fn slow_sum(bytes: &[u8]) -> u32 {
     let word =
         |word: &[u8]| u32::from(word[0]) * 256 + word.get(1).map_or(0, |low| u32::from(*low));
     bytes.chunks(2).fold(0, |sum, bytes| (sum + word(bytes)) % 0xffff)
 }
 
-/// A header or a confirmation is taken only as it would have been sent, and its length is known from its first bytes.
+/// Accepted headers and confirmations equal their re-encoding, and the first bytes determine their
+/// length.
 pub(crate) fn aggregate_any(bytes: &[u8]) {
     if let Ok(header) = Header::decode(bytes) {
         assert_eq!(header.encode(), bytes);
@@ -145,8 +148,9 @@ pub(crate) fn aggregate_any(bytes: &[u8]) {
     }
 }
 
-/// What can be read of the bytes is what would be written. None of them is taken by an end of a trunk that
-/// does not know who made them, whatever they change in a datagram that it would take, and it then takes that.
+/// Decoded bytes equal their re-encoding. An end of a trunk accepts no bytes from a sender without
+/// the key, even if they differ from an authentic datagram in few bytes. It then still accepts the
+/// authentic datagram.
 pub(crate) fn trunk_any(bytes: &[u8]) {
     if let Ok(message) = Message::read(bytes) {
         let mut again = Vec::new();
@@ -164,14 +168,14 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     let mut wrong = right.clone();
     wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
     assert!(wrong == right || here.open(now, &wrong).is_err());
-    // Guided by comparisons a fuzzer finds out what is right: that is nobody who does not know it.
+    // Guided by comparisons, a fuzzer may find the authentic datagram itself, which is no forgery.
     assert!(bytes == right || here.open(now, bytes).is_err());
     assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
     carried_any(bytes);
 }
 
-/// Hellos cross until both have agreed: the first says one, and each says what the other's asks for. Whatever hellos
-/// of earlier runs come in between, of those that `old` choose, both agree.
+/// Exchanges hellos until both ends have agreed. The first end begins, and each answers when its
+/// peer requires it. Both agree although `old` injects replayed hellos of earlier runs.
 fn agree(now: Time, [here, there]: [&mut Session; 2], old: &[u8]) {
     let earlier = |of: &Session, run| Session::new(&Key([9; 32]), of.ends().reverse(), [run; 32]);
     let mut old = old.chunks(8);
@@ -189,8 +193,8 @@ fn agree(now: Time, [here, there]: [&mut Session; 2], old: &[u8]) {
     assert!(from.is_agreed() && to.is_agreed());
 }
 
-/// What comes in a datagram comes out as it went in, once, and is admitted or refused without a panic; so it is
-/// with what somebody says of a datagram, with SYNs, and with what is cut.
+/// A datagram's content comes out unchanged and once. It is admitted or refused without a panic.
+/// The same holds for errors about a datagram, for SYNs, and for cut packets.
 fn carried_any(bytes: &[u8]) {
     let (local, peer) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
     let ends = Ends { local, peer, port: 4754 };
@@ -225,14 +229,15 @@ fn carried_any(bytes: &[u8]) {
     assert_eq!(packet.len(), bytes.len());
 }
 
-/// DSCP and ECN, ACK number, window.
+/// Bytes of DSCP and ECN, ACK number, and window.
 pub(crate) const VALUES: usize = 7;
 
 /// Bytes of a packet in the input of [`trackers_any`].
 const PACKET: usize = 20;
 
-/// Each [`PACKET`] bytes are a packet of one flow, in either direction, and the time before it. Every tracker's
-/// window is made of bytes that it saw, its RTT is not zero, and its round does not begin in the future.
+/// Each [`PACKET`] bytes are a packet of one flow, in either direction, and the time before it.
+/// Every tracker's window consists of observed bytes, its RTT is not zero, and its round does not
+/// begin in the future.
 pub(crate) fn trackers_any(bytes: &[u8]) {
     let specs = [
         TrackerSpec::TwoWay(Default::default()),
@@ -299,8 +304,8 @@ pub(crate) fn trackers_any(bytes: &[u8]) {
 /// Bytes of a sample in the input of [`adjuster_any`].
 const SAMPLE: usize = 16;
 
-/// The first byte selects the parameters, the others are samples. The weight stays within its bounds, only a change is
-/// reported, and time goes on.
+/// The first byte selects the parameters, the others are samples. The weight stays within its
+/// bounds, only changes are reported, and timeouts advance.
 pub(crate) fn adjuster_any(bytes: &[u8]) {
     let Some((what, samples)) = bytes.split_first() else { return };
     let config = itcp::Config {
@@ -320,7 +325,7 @@ pub(crate) fn adjuster_any(bytes: &[u8]) {
         let scaled = |at: usize| (short(at) & 0xfff) << (short(at) >> 12 << 2).min(51);
         seen = itcp::Seen {
             queue: Bytes(scaled(0)),
-            // A driver may start over.
+            // A driver may reset its totals.
             arrived: seen.arrived.wrapping_add(scaled(2)),
             sent: seen.sent.wrapping_add(short(4)),
             sent_busy: seen.sent_busy.wrapping_add(short(6).min(short(4))),

@@ -1,4 +1,4 @@
-//! What must hold for any text given as a file; also held against the corpus by an ordinary test.
+//! Properties that hold for any text of a file. An ordinary test also checks them on the corpus.
 
 #![allow(
     dead_code,
@@ -14,7 +14,7 @@ use tidegate_sim::scenario::NodeKind;
 use tidegate_sim::table::Table;
 use tidegate_sim::{Scenario, Simulation};
 
-/// Everything that was found can be said, and keeps the file from being used if it is an error.
+/// All findings can be rendered, and a file is unusable exactly if there is an error.
 fn said(found: &Findings, used: bool) {
     assert_eq!(used, !found.has_errors());
     assert_eq!(found.render(false).is_empty(), found.iter().next().is_none());
@@ -32,7 +32,7 @@ pub(crate) fn policy_any(bytes: &[u8]) {
     said(&found, config.is_some());
 }
 
-/// A topology of a lab, which is a scenario of the simulator as well.
+/// A topology of a lab, which is also a scenario of the simulator.
 pub(crate) fn scenario_any(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let (topology, found) = topology::parse("fuzz.toml", text);
@@ -49,7 +49,7 @@ pub(crate) fn scenario_any(bytes: &[u8]) {
     }
 }
 
-/// Whatever has been accepted runs, some hundred milliseconds or until much has happened.
+/// Runs any accepted scenario for some hundred milliseconds, or until many events have happened.
 fn simulate(mut scenario: Scenario) {
     scenario.run.duration = scenario.run.duration.min(Duration::from_millis(300));
     scenario.run.warmup = scenario.run.warmup.min(scenario.run.duration / 2);
@@ -68,7 +68,7 @@ fn simulate(mut scenario: Scenario) {
         return;
     }
     let simulation = Simulation::new(&scenario).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-    // At the end it checks that every packet and byte is accounted for.
+    // At the end the simulator checks that every packet and byte is accounted for.
     let results = simulation.run(|progress| match progress.events {
         0..200_000 => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),

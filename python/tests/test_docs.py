@@ -1,4 +1,4 @@
-"""What the manual says in Python runs as it stands there."""
+"""The Python code in the manual runs as printed."""
 
 import json
 import re

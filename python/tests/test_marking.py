@@ -43,9 +43,11 @@ def test_the_next_round_of_a_lone_flow_is_projected(of_paper):
 
 
 def test_classes_under_jobs_keep_their_ratios(of_paper):
-    """Kills: a ratio that is turned round; a class that is served from another's rate."""
-    classes = of_paper("exp2").measure(SEED, "JoBS", "1/2")
-    # Packets that wait as the measurement begins count in its losses, and not in its arrivals.
-    assert classes["loss_1"] <= 0.0101 and classes["sum"] > 0.98
-    for name in ("delays_2", "delays_3", "losses_2", "losses_3"):
-        assert 1.5 < classes[name] < 2.5
+    """Kills: an inverted ratio; a class served at another class's rate."""
+    runs = [of_paper("exp2").measure(SEED + nth, "JoBS", "1/2") for nth in range(3)]
+    # The paper's bound applies to the mean over seeds, as in its claim.
+    assert sum(run["loss_1"] for run in runs) / len(runs) <= 0.01
+    for run in runs:
+        assert run["sum"] > 0.98
+        for name in ("delays_2", "delays_3", "losses_2", "losses_3"):
+            assert 1.5 < run[name] < 2.5

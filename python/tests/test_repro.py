@@ -1,13 +1,16 @@
-"""What ``tidegate-repro`` promises."""
+"""Tests of ``tidegate-repro``."""
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tidegate import Estimate, Table, experiment, repro
 from tidegate.experiment import paired
+from tidegate.published import Page
+from tidegate.report import count
 from tidegate.statistics import MEDIAN_RATIO, samples_for
 
 PAPER = '''"""Twice a number is even.
@@ -68,7 +71,7 @@ def test_lists_experiments_in_the_order_of_their_numbers(papers, capsys):
 def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
     longer = PAPER.format(n=9, within=0.2).replace("fig9", "fig9_live")
     (tmp_path / "experiments" / "sums" / "fig9_live.py").write_text(longer)
-    # Kills: all whose id begins with the name.
+    # Kills: a name that selects every id beginning with it.
     for name, chosen in (
         ("sums/fig9", ["sums/fig9"]),
         ("sums", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
@@ -103,7 +106,7 @@ def test_a_claim_that_does_not_hold_is_said_to_and_why(papers, capsys):
 
 def test_a_mean_within_bounds_is_not_enough_where_its_interval_is_not():
     unsure = experiment.Experiment("sums/fig1.py")
-    # Kills: the mean in place of both ends of the interval.
+    # Kills: the mean instead of both ends of the interval.
     for low, high in ((0.9, 1.5), (0.5, 1.1)):
         unsure.claim("A9-3", "about one", paper=1, at_least=low, at_most=high)(
             lambda runs: runs["x"]
@@ -133,18 +136,58 @@ def test_the_same_runs_write_the_same_pages_and_figures(papers, tmp_path):
         repro.main(["report", "--out", out, "--jobs", "1"])
     one, two = ({p.name: p.read_bytes() for p in sorted((tmp_path / out).rglob("*.*"))}
                 for out in ("one", "two"))  # fmt: skip
-    # Kills: a date, or identifiers drawn by chance, in the figures.
-    assert one == two and set(one) == {"sums.md", "fig9.svg", "fig10.svg"}
+    # Kills: a date, or random identifiers, in the figures.
+    assert one == two and set(one) == {"sums.md", "verdicts.md", "fig9.svg", "fig10.svg"}
 
 
-def test_a_page_is_not_written_from_a_part_of_its_experiments(papers, tmp_path, capsys):
+def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
+    """Kills: a part that starts a new page, loses other sections, or keeps removed files' ones."""
     assert repro.main(["report", "sums/fig9"]) == 2
-    assert "name all of sums" in capsys.readouterr().err
+    assert "name all of it" in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
+    folder, page = tmp_path / "experiments" / "sums", tmp_path / "docs" / "reproduce" / "sums.md"
+    assert repro.main(["report"]) == 0
+    whole = page.read_text()
+    assert repro.main(["report", "sums/fig9"]) == 0 and page.read_text() == whole
+    (folder / "fig11.py").write_text(PAPER.format(n=11, within=0.2))
+    (folder / "fig9.py").unlink()
+    experiment.EXPERIMENTS.clear()
+    experiment.load.cache_clear()
+    for name in ("fig9", "fig10"):
+        del sys.modules[f"experiments.sums.{name}"]
+    assert repro.main(["report", "sums/fig11"]) == 0
+    joined = page.read_text()
+    assert "fig9" not in joined and joined.index("## fig10\n") < joined.index("## fig11\n")
+    assert "- 2 claims: 1 holds, 1 does not hold.\n" in joined
+    overview = (page.parent / "verdicts.md").read_text()
+    assert "- 2 claims: 1 holds, 1 does not hold.\n" in overview
+    assert "`fig10#twice-one` A9-1: twice one is about two (paper; 2.2 (1.952 to" in overview
+    assert overview.endswith(": it was made so.\n") and "`fig11#" not in overview
+    page.write_text(whole.replace("| 2.2 (", "| 2.3 (").replace("- 2 claims:", "- 9 claims:"))
+    assert repro.main(["recount"]) == 0
+    counted = page.read_text()
+    assert "fig9" not in counted and "- 1 claims: 1 does not hold.\n" in counted
+    assert (
+        "| 2.3 (1.952 to" in counted and "2.3 (1.952" in (page.parent / "verdicts.md").read_text()
+    )
+
+
+def test_the_counts_of_the_published_pages_are_those_of_their_tables():
+    """Kills: a page changed by hand or by a merge whose claims are not counted again."""
+    folder = Path(__file__).parents[2] / "docs" / "reproduce"
+    pages = {path: Page.read(path) for path in folder.glob("*.md")}
+    counted = [path.name for path, page in pages.items() if page.rows]
+    assert len(counted) >= 6
+    for path, page in pages.items():
+        if page.rows:
+            assert f"- {count(page.verdicts())}".replace("\n", "\n- ") in path.read_text(), path
+            assert page.rows.keys() == page.sections.keys(), path
+    every = count(it for path in sorted(pages) for it in pages[path].verdicts())
+    assert f"- {every}".replace("\n", "\n- ") in (folder / "verdicts.md").read_text()
 
 
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
-    """Kills: a run that is kept is made again; one that another program made counts."""
+    """Kills: a kept run that is repeated; a run of another program that counts."""
     monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(kept)]
@@ -160,7 +203,7 @@ def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_
 
 
 def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):
-    """Kills: runs kept when all have been made; a file read only if all of it is whole."""
+    """Kills: runs kept only after all are complete; a file read only if all of it is valid."""
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     whole = code.read_text()
     code.write_text(whole.replace("    return {", "    assert base == 1\n    return {", 1))
@@ -190,7 +233,8 @@ def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
         unsure.claim("A9-4", "small", paper=1, at_most=most, margin=margin)(lambda runs: runs["x"])
         verdict = unsure.claims[0].judge(runs)
         words[most, margin] = (verdict.word, verdict.holds, "at the bound" in verdict.reason)
-    # Kills: deciding by one end of the interval; by the nearer end; a margin that widens a bound.
+    # Kills: a decision by one end of the interval, or by the nearer end. A margin that widens a
+    # bound.
     assert words == {
         (2.0, 0): ("holds", True, False),
         (1.1, 0): ("undecided", False, False),
@@ -232,7 +276,7 @@ def test_so_many_samples_make_an_interval_no_wider_than_the_margin():
     for margin in (0.1, 0.3):
         count = samples_for(margin, chance.normal(size=40))
         interval = Estimate.of(chance.normal(size=count))
-        # Kills: the margin taken for half of the width; its square forgotten.
+        # Kills: the margin used as half of the width; a margin that is not squared.
         assert 0.6 * margin < interval.high - interval.low <= margin
 
 
@@ -251,7 +295,7 @@ def test_a_claim_without_a_bound_is_refused():
 
 def test_a_claim_whose_kind_contradicts_its_arguments_is_refused():
     nothing = experiment.Experiment("sums/fig0.py")
-    # Kills: a paper's claim without its number, our claim under the paper's name, judged context.
+    # Kills: a paper's claim without its number; our claim under the paper's name; judged context.
     for kind, paper, most, message in (
         ("paper", None, 1, "says what it prints"),
         ("ours", 0.9, 1, "says what it prints"),
@@ -274,7 +318,7 @@ def test_a_bound_that_the_paper_does_not_print_is_ours():
         (0.95, {"at_least": 0.95}), ("less", {"at_most": 1}), ("more", {"at_least": 0}),
     ):  # fmt: skip
         some.claim("A9-5", "so", paper=paper, **bounds)(lambda runs: runs["x"])
-    # Kills: one printed bound of two makes both printed.
+    # Kills: one printed bound of two making both count as printed.
     assert [it.tolerance_is_ours for it in some.claims] == [True] * 4 + [False] * 3
     some.claim("A9-5", "so", at_most=0.3)(lambda runs: runs["x"])
     assert some.claims[-1].kind == "ours" and not some.claims[-1].tolerance_is_ours
@@ -333,7 +377,7 @@ def test_a_check_runs_on_the_seeds_that_are_asked_for(papers, capsys):
 
 
 def test_a_claim_is_judged_by_the_statistic_it_names():
-    """Kills: the mean in place of the statistic."""
+    """Kills: the mean instead of the statistic."""
     some = experiment.Experiment("sums/fig6.py")
     some.claim("A9-6", "rarely late", at_most=2, statistic=MEDIAN_RATIO)(lambda runs: runs["x"])
     verdict = some.claims[0].judge(Table({"x": [1.0] * 9 + [1e6]}))
@@ -346,6 +390,6 @@ def test_paired_runs_are_of_the_same_seeds():
     over = Table({"seed": [1, 2], "rate": [4.0, 9.0]})
     under = Table({"seed": [1, 2, 3], "rate": [2.0, 3.0, 5.0]})
     assert paired(over, under, "rate").tolist() == [2.0, 3.0]
-    # Kills: runs paired by their place.
+    # Kills: runs paired by position instead of seed.
     with pytest.raises(ValueError, match="other seeds"):
         paired(over, Table({"seed": [2, 1], "rate": [2.0, 3.0]}), "rate")

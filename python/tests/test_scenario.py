@@ -1,4 +1,4 @@
-"""What scenarios and results promise."""
+"""Tests of scenarios and results."""
 
 import pickle
 import tomllib
@@ -11,7 +11,7 @@ from tidegate import Scenario, ScenarioError, Table
 
 
 def telephony(rate: str = "64 kbit/s") -> Scenario:
-    """One way of a telephone call."""
+    """One direction of a telephone call."""
     net = Scenario(duration="10 s", warmup="2 s", sample="1 s")
     net.hosts("alice", "bob")
     net.link("alice", "bob", rate="10 Mbit/s", delay="10 ms")

@@ -1,4 +1,4 @@
-"""What means, intervals and fairness indices promise."""
+"""Tests of means, intervals and fairness indices."""
 
 from math import inf
 
@@ -26,13 +26,13 @@ def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
         estimate = quantile(part).estimate([float(it) for it in range(count, 0, -1)])
         return estimate.low, estimate.high
 
-    # Ranks of the sign test at 5 %, as tables of order statistics print them.
-    # Kills: ranks one too near or too far; samples that are not sorted first.
+    # Ranks of the sign test at 5 %, as in tables of order statistics.
+    # Kills: ranks that are off by one; samples that are not sorted first.
     assert ranks(6, 0.5) == (1, 6)
     assert ranks(10, 0.5) == (2, 9)
     assert ranks(20, 0.5) == (6, 15)
     assert ranks(100, 0.5) == (40, 61)
-    # Kills: the extremes in place of no interval.
+    # Kills: the extremes returned instead of no interval.
     assert ranks(5, 0.5) == (-inf, inf)
     assert ranks(35, 0.9)[1] == inf and ranks(36, 0.9)[1] == 36
     assert quantile(0.9).estimate(range(101)).value == 90
@@ -45,7 +45,7 @@ def test_an_interval_of_a_median_holds_it_whatever_the_distribution():
     rng = np.random.default_rng(3)
     samples = rng.pareto(1.0, size=(2_000, 20)) + 1
     hits = [e.low <= 2.0 <= e.high for e in map(quantile(0.5).estimate, samples)]
-    # The median of this Pareto distribution, which has no mean, is 2; the ranks cover 95.9 %.
+    # The median of this Pareto distribution, which has no mean, is 2. The ranks cover 95.9 %.
     assert np.mean(hits) == pytest.approx(0.959, abs=0.015)
 
 
@@ -53,7 +53,7 @@ def test_a_ratio_and_its_reciprocal_are_judged_alike():
     ratios = [0.5, 0.9, 1.1, 1.2, 1.3, 1.5, 2.0, 8.0]
     one, other = (MEDIAN_RATIO.estimate(it) for it in (ratios, [1 / it for it in ratios]))
     assert (one.low, one.high) == pytest.approx((0.5, 8.0))
-    # Kills: the median of the ratios themselves, 1.25, whose reciprocal is not that of the others.
+    # Kills: the median of the ratios themselves, 1.25, whose reciprocal differs.
     assert one.value == pytest.approx((1.2 * 1.3) ** 0.5)
     assert (other.value, other.low) == pytest.approx((1 / one.value, 1 / one.high))
     with pytest.raises(ValueError, match="above 0"):
@@ -65,7 +65,8 @@ def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
         estimate = SHARE.estimate([1] * hits + [0] * (count - hits))
         return estimate.value, round(estimate.low, 4), round(estimate.high, 4)
 
-    # Kills: both tails on one side (0.7411 for 10 of 10); a normal interval, of no width there.
+    # Kills: both tails on one side (0.7411 for 10 of 10); a normal interval, which has width zero
+    # there.
     assert ends(10, 10) == (1, 0.6915, 1)
     assert ends(8, 10) == (0.8, 0.4439, 0.9748)
     assert ends(0, 20) == (0, 0, 0.1684)
@@ -76,7 +77,7 @@ def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
 
 def test_the_seeds_for_a_median_follow_from_the_width_of_its_pilot():
     pilot = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9]
-    # From 1.1 to 1.8: seven times as wide as the margin.
+    # The interval is from 1.1 to 1.8: seven times as wide as the margin.
     assert samples_for(0.1, pilot, quantile(0.5)) == pytest.approx(1.25 * 10 * 49, abs=1)
     with pytest.raises(ValueError, match="give no interval"):
         samples_for(0.1, pilot[:5], quantile(0.5))

@@ -1,4 +1,4 @@
-"""What sweeps promise."""
+"""Tests of sweeps."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ from tidegate import Scenario, sweep
 
 
 def square(seed: int, base: int) -> dict[str, float]:
-    """A run whose answer is known; early ones take longest."""
+    """A run with a known result; early ones take longest."""
     time.sleep(0.02 / seed)
     return {"square": base * base + seed, "pid": os.getpid()}
 
 
 def fails(seed: int) -> dict[str, float]:
-    """A run that cannot be made."""
+    """A run that fails."""
     raise ValueError(f"seed {seed} cannot be")
 
 
@@ -54,7 +54,7 @@ def dumbbell(seed: int) -> dict[str, float]:
 
 
 def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
-    """Kills: rows in the order in which runs end."""
+    """Kills: rows in the order of completion."""
     one, three = (sweep(dumbbell, seeds=range(64), jobs=jobs) for jobs in (1, 3))
     assert len(one) == 64 and len(np.unique(one["goodput"])) > 32 and one["dropped"].min() > 0
     for column in ("seed", "goodput", "dropped"):
@@ -62,7 +62,7 @@ def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
 
 
 def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
-    """The first run ends once all others have begun: not if any of them waits for its worker."""
+    """The first run ends after all others have begun, so none of them may wait for its worker."""
     Path(folder, str(seed)).touch()
     given_up = time.monotonic() + 60
     begun = Path(folder).iterdir
@@ -74,7 +74,7 @@ def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
 def test_no_worker_is_idle_while_runs_wait(tmp_path):
     """With two workers, one takes 63 of 64 runs while the other is at the first.
 
-    Kills: runs dealt out in parts before they begin (`map` with a chunk size).
+    Kills: runs distributed in chunks before they begin (`map` with a chunk size).
     """
     rows = sweep(waits_for_all, {"folder": [str(tmp_path)], "runs": [64]}, seeds=range(64), jobs=2)
     assert (rows["pid"] == rows["pid"][0]).sum() == 1
@@ -133,7 +133,7 @@ def test_interrupted_it_keeps_the_finished_runs(tmp_path):
     try:
         while process.stdout.readline().strip() != "3":
             pass
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C: to all of its processes
+        os.killpg(process.pid, signal.SIGINT)  # like Ctrl-C, for all processes
         last = process.communicate(timeout=60)[0].splitlines()[-1].split()
     finally:
         if process.poll() is None:

@@ -3,8 +3,8 @@
 >>> import tidegate
 >>> net = tidegate.Scenario(duration="10 s")
 
-See :class:`Scenario` for building one, :class:`Result` for what a run measures, and
-:func:`sweep` for many runs.
+:class:`Scenario` describes a network, :class:`Result` holds the results of a run, and :func:`sweep`
+makes many runs.
 """
 
 from tidegate.result import Result, Table

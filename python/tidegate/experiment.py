@@ -1,6 +1,6 @@
-"""Experiments of papers: what is run, what the paper claims of it, and whether that holds.
+"""Experiments of papers: their runs, their claims, and the verdicts.
 
-An experiment is a file under ``experiments/<paper>/``. Its docstring begins with what it shows and
+An experiment is a file under ``experiments/<paper>/``. Its docstring begins with its result, and
 names its ``Source:`` and, under ``Differs:``, every deviation with its reason::
 
     fig7 = Experiment(__file__, seeds=10)
@@ -33,13 +33,13 @@ from tidegate.statistics import MEAN, Estimate, Numbers, Statistic
 from tidegate.sweep import cases
 
 Run: TypeAlias = Callable[..., Mapping[str, float]]
-"""Called with ``seed`` and a value for each variant, returns what it measured."""
+"""Called with ``seed`` and a value for each variant; returns the measured numbers."""
 
 FIRST_SEED = 1001
-"""Verdicts rest on seeds from here on; how many are needed is found out with those below."""
+"""Verdicts use seeds from here on. Lower seeds serve to find out how many are needed."""
 
 Samples: TypeAlias = Callable[[Table], Numbers]
-"""From all runs, a number for each seed."""
+"""Computes a number for each seed from all runs."""
 
 Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]
 """The origin of a claim.
@@ -57,27 +57,27 @@ class Claim:
     """A sentence about an experiment that measurements decide."""
 
     id: str
-    """``<paper key>/<experiment>#<claim>``."""
+    """The full id: ``<paper key>/<experiment>#<claim>``."""
     text: str
     kind: Kind
     paper: float | str | None
-    """What the paper prints, a number or an order in words; None if it prints nothing."""
+    """The number that the paper prints, or an order in words; None if it prints nothing."""
     at_least: float
     at_most: float
     measure: Samples
     margin: float
-    """An estimate less than this from a bound is at it; 0: no distance is too small to matter."""
+    """An estimate closer to a bound than this is at the bound. With 0, every distance matters."""
     why: str | None
-    """If it is known not to hold: the reason."""
+    """The reason, if the claim is known not to hold."""
     statistic: Statistic
-    """Reduces the numbers of all seeds to the one that is judged."""
+    """Reduces the numbers of all seeds to the judged one."""
 
     def judge(self, runs: Table) -> Verdict:
-        """Whether the statistic over the seeds is, to 95 % confidence, where the claim says."""
+        """Judges whether the statistic over the seeds satisfies the bounds with 95 % confidence."""
         return Verdict(self, self.statistic.estimate(self.measure(runs)))
 
     def skip(self, missing: str) -> Verdict:
-        """That it was not tried, for want of something."""
+        """The verdict of a claim that was not tried, because ``missing`` is missing."""
         return Verdict(self, Estimate(np.nan, np.nan, np.nan, 0), missing)
 
     @property
@@ -87,14 +87,14 @@ class Claim:
 
     @property
     def judged(self) -> bool:
-        """Whether it can fail."""
+        """Whether the claim can fail."""
         return self.kind != "context"
 
     @property
     def tolerance_is_ours(self) -> bool:
-        """Whether the paper does not print the bounds of a claim of its own.
+        """Whether this is a claim of the paper with bounds that the paper does not print.
 
-        It prints them if they are its number, or if it prints an order: above 1 for a ratio, above
+        The bounds count as printed if they are its number, or an order: above 1 for a ratio, above
         0 for a difference.
         """
         printed = (0, 1) if isinstance(self.paper, str) else (self.paper,)
@@ -103,7 +103,7 @@ class Claim:
 
     @property
     def bounds(self) -> str:
-        """Where the estimate is if it holds, in words."""
+        """The bounds of the estimate, in words."""
         least = f"≥ {self.at_least:.4g}" if np.isfinite(self.at_least) else ""
         most = f"≤ {self.at_most:.4g}" if np.isfinite(self.at_most) else ""
         return f"{least} and {most}" if least and most else least or most
@@ -111,13 +111,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a claim fared."""
+    """The verdict on a claim."""
 
     claim: Claim
     ours: Estimate
-    """The estimate over the seeds, and its interval; no number if the claim was skipped."""
+    """The estimate over the seeds with its interval; NaN if the claim was skipped."""
     missing: str | None = None
-    """If it was not tried: what for."""
+    """The missing requirement, if the claim was not tried."""
 
     @property
     def holds(self) -> bool:
@@ -127,7 +127,7 @@ class Verdict:
 
     @property
     def at_bound(self) -> bool:
-        """Whether a bound is within the interval, and all of it less than the margin from there."""
+        """Whether a bound is inside the interval, and both ends are within the margin of it."""
         low, high, margin = self.ours.low, self.ours.high, self.claim.margin
         bounds = (self.claim.at_least, self.claim.at_most)
         return any(low <= it <= high and max(it - low, high - it) < margin for it in bounds)
@@ -136,8 +136,7 @@ class Verdict:
     def word(self) -> str:
         """``holds``, ``does not hold``, ``undecided`` (too few seeds), ``skipped`` or ``context``.
 
-        An estimate at a bound is not shown to be within, however many seeds there are: the claim
-        does not hold.
+        No number of seeds shows that an estimate at a bound is within: the claim does not hold.
         """
         if not self.claim.judged:
             return "context"
@@ -148,7 +147,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Why it does not hold, as far as it is known; nothing if it does."""
+        """The known reason why it does not hold; empty if it holds."""
         if self.missing:
             return self.missing
         if self.holds or not self.claim.judged:
@@ -159,7 +158,7 @@ class Verdict:
         return "; ".join(filter(None, parts))
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines to read."""
+        """The verdict in a form for programs."""
         claim, ours = self.claim, self.ours
         return {
             "id": claim.id, "claim": claim.text, "kind": claim.kind, "paper": claim.paper,
@@ -175,11 +174,11 @@ class Experiment:
 
     file: str
     seeds: int = 10
-    """Of each combination of variants; 1: chance has no part in it, whoever asks for more."""
+    """Seeds of each combination of variants. 1 means a deterministic run, and is never raised."""
     more: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
-    """Variants with more seeds than that, by parameter and value."""
+    """Variants with more seeds, by parameter and value."""
     needs: Callable[[], str | None] = lambda: None
-    """Says what a machine lacks on which it cannot be run: it is skipped there. None if nothing."""
+    """Returns the missing requirement if this machine cannot run the experiment, else None."""
     id: str = field(init=False)
     """``<paper key>/<file name>``."""
     variants: Mapping[str, Sequence[Any]] = field(default_factory=dict, init=False)
@@ -193,7 +192,7 @@ class Experiment:
         EXPERIMENTS[self.id] = self
 
     def run(self, **variants: Sequence[Any]) -> Callable[[Run], Run]:
-        """Makes the decorated function what is run: for each seed and each variant."""
+        """Registers the decorated function as the run, called for each seed and each variant."""
 
         def register(measure: Run) -> Run:
             self.variants, self.measure = variants, measure
@@ -215,20 +214,20 @@ class Experiment:
         statistic: Statistic = MEAN,
         why: str | None = None,
     ) -> Callable[[Samples], Samples]:
-        """Makes the decorated function the measure of a claim: a number for each seed.
+        """Registers the decorated function as the measure of a claim: a number for each seed.
 
         Args:
-            ref: the acceptance number it decides, such as ``A000-6``.
+            ref: the number of the claim in the ledger, such as ``A000-6``.
             text: the claim, in words.
             paper: the number or the order that the paper prints. Without it the claim is ours.
             kind: ``"shown otherwise"`` or ``"context"``; the other two follow from ``paper``.
-            at_least: where the confidence interval may begin for the claim to hold.
-            at_most: where it may end.
-            within: instead of these: how far from ``paper`` it may be, as a fraction of it.
-            margin: the smallest distance from a bound that matters. An estimate that is shown to
+            at_least: the lowest permitted end of the confidence interval.
+            at_most: the highest permitted end.
+            within: instead of these, the permitted distance from ``paper``, as a fraction of it.
+            margin: the smallest relevant distance from a bound. An estimate that is shown to
                 be nearer is at the bound, and the claim does not hold.
-            statistic: reduces the numbers of all seeds to the one that is judged.
-            why: if it does not hold: the reason, as far as it is known.
+            statistic: reduces the numbers of all seeds to the judged one.
+            why: the known reason, if it does not hold.
         """
         kind = kind or ("ours" if paper is None else "paper")
         if within is not None:
@@ -250,7 +249,7 @@ class Experiment:
         return register
 
     def _check(self, text: str, kind: str, paper: float | str | None, bounded: bool) -> None:
-        """Refuses a claim whose kind says something else than its arguments."""
+        """Raises an error if the kind of a claim contradicts its arguments."""
         claim = f"{self.id}: the claim {text!r}"
         if kind not in KINDS:
             raise ValueError(f"{claim} has the kind {kind!r}; there are {', '.join(KINDS)}")
@@ -262,17 +261,17 @@ class Experiment:
             raise ValueError(f"{claim} is context, which is not judged: it takes no bounds")
 
     def figure(self, draw: Callable[[Table], Any]) -> Callable[[Table], Any]:
-        """Makes the decorated function what draws the figure: a matplotlib one, from the runs."""
+        """Registers the decorated function, which draws a matplotlib figure from the runs."""
         self.draw = draw
         return draw
 
     @cached_property
     def missing(self) -> str | None:
-        """What is missing here to run it."""
+        """The requirement that this machine lacks for a run."""
         return self.needs()
 
     def judge(self, runs: Table) -> list[Verdict]:
-        """How each of its claims fared."""
+        """The verdicts on its claims."""
         if self.missing:
             return [claim.skip(self.missing) for claim in self.claims]
         return [claim.judge(runs) for claim in self.claims]
@@ -288,7 +287,7 @@ class Experiment:
         return self.id.split("/")[1]
 
     def cases(self, seeds: int | None = None, first: int = FIRST_SEED) -> list[Case]:
-        """Every run there is to make; ``seeds`` instead of what the experiment says."""
+        """All runs to make. ``seeds`` replaces the experiment's own number."""
         if self.missing:
             return []
         seeds = 1 if self.seeds == 1 else seeds
@@ -301,17 +300,17 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """The first sentence of the file."""
+        """The first sentence of the module docstring."""
         return self.text.split("\n\n")[0].replace("\n", " ")
 
     @property
     def text(self) -> str:
-        """What the file says of itself."""
+        """The module docstring."""
         return inspect.getdoc(inspect.getmodule(self.measure)) or ""
 
 
 def paired(over: Table, under: Table, column: str) -> np.ndarray:
-    """The ratio of a column in two modes, one for each seed that both have."""
+    """The ratio of a column in two modes, for each seed that both have."""
     count = min(len(over), len(under))
     if not np.array_equal(over["seed"][:count], under["seed"][:count]):
         raise ValueError(f"{column}: the runs that are compared have other seeds")
@@ -320,11 +319,11 @@ def paired(over: Table, under: Table, column: str) -> np.ndarray:
 
 
 EXPERIMENTS: dict[str, Experiment] = {}
-"""All that have been loaded, by id."""
+"""All loaded experiments, by id."""
 
 
 def discover(root: Path) -> dict[str, Experiment]:
-    """Loads every experiment under ``root``, in order of their names."""
+    """Loads every experiment under ``root``, in alphabetical order."""
     for path in sorted(root.resolve().glob("*/*.py")):
         if not path.name.startswith("_"):
             load(path)
@@ -333,7 +332,7 @@ def discover(root: Path) -> dict[str, Experiment]:
 
 @cache
 def load(path: Path) -> None:
-    """Loads the experiment in a file; relative imports find what stands beside it."""
+    """Loads the experiment in a file. Relative imports find the modules beside it."""
     root = path.parents[1]
     if str(root.parent) not in sys.path:
         sys.path.insert(0, str(root.parent))
@@ -341,7 +340,7 @@ def load(path: Path) -> None:
 
 
 def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Mapping[str, float]:
-    """One run of an experiment, in a process that may not have loaded it yet."""
+    """Makes one run of an experiment, in a process that may not have loaded it yet."""
     if id not in EXPERIMENTS:
         load(Path(file))
     try:
@@ -352,12 +351,12 @@ def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Ma
 
 
 def _number(value: float) -> float | None:
-    """For JSON, which has no NaN."""
+    """Replaces NaN, which JSON lacks."""
     return value if np.isfinite(value) else None
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """Sorts ``fig10`` behind ``fig9``."""
+    """Sorts ``fig10`` after ``fig9``."""
 
     def parts() -> Iterator[tuple[bool, int, str]]:
         digits = ""

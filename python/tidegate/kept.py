@@ -1,4 +1,4 @@
-"""Runs of experiments that are kept in a file, so that what was made once is not made again."""
+"""Keeps completed runs of experiments in a file, so they need not be repeated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tidegate.experiment import Experiment
 from tidegate.result import Case
 
 Row: TypeAlias = Mapping[str, float]
-"""What a run measured."""
+"""The measured numbers of a run."""
 
 
 class Kept:
-    """A file with a line of JSON for each run, or none.
+    """A file with a line of JSON for each run; without a path, nothing is kept.
 
-    A run counts only beside the same mechanisms: this package's native part, and the program of
-    experiments between real hosts if there is one. Whether the experiment is still what it was is
-    not looked at: delete the file when it is not.
+    A kept run is valid only for the same mechanisms. These are the native part of this package, and
+    the program for experiments between real hosts, if there is one. Changes of the experiment
+    itself are not detected: delete the file after such a change.
     """
 
     def __init__(self, path: Path | None, root: Path) -> None:
@@ -31,17 +31,17 @@ class Kept:
         self._made_by = _digest(Path(_native.__file__), program(root))
         self._rows: dict[str, Row] = {}
         for line in path.read_text().splitlines() if path and path.exists() else []:
-            with contextlib.suppress(json.JSONDecodeError):  # an end while it was written
+            with contextlib.suppress(json.JSONDecodeError):  # a line that was cut off
                 run = json.loads(line)
                 if run["made_by"] == self._made_by:
                     self._rows[run["run"]] = run["measured"]
 
     def find(self, experiment: Experiment, case: Case) -> Row | None:
-        """What this run measured; nothing if it was not made yet."""
+        """The measured numbers of this run; None if it is not in the file."""
         return self._rows.get(_name(experiment, case))
 
     def add(self, experiment: Experiment, case: Case, row: Row) -> None:
-        """Keeps this run too, at once."""
+        """Writes this run to the file at once."""
         if self._path is None:
             return
         measured = {name: float(value) for name, value in row.items()}
@@ -51,7 +51,7 @@ class Kept:
 
 
 def program(root: Path) -> Path:
-    """The program between real hosts: what TIDEGATE_BIN names, or what `make build` left."""
+    """The program for real hosts: the one in TIDEGATE_BIN, or the result of `make build`."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     return Path(os.environ.get("TIDEGATE_BIN", target / "release" / "tidegate"))
 

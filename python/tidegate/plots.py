@@ -1,4 +1,4 @@
-"""Figures in the manner of the papers, with matplotlib (``pip install tidegate[plot]``)."""
+"""Figures in the style of the papers, with matplotlib (``pip install tidegate[plot]``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def panels(titles: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]:
-    """A figure of as many panels as there are titles."""
+    """A figure with a panel for each title."""
     from matplotlib.figure import Figure
 
     columns = min(columns, len(titles))
@@ -30,7 +30,7 @@ def panels(titles: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]
 
 
 def mean_throughput(axes: Axes, flows: Table, names: Sequence[str], **line: Any) -> None:
-    """For each flow, the bytes that arrived so far over the time so far, in kbit/s.
+    """For each flow, its mean throughput since the start, in kbit/s, over time.
 
     ``flows`` is the series of a ``throughput`` probe; ``names`` are those of its flows.
     """
@@ -45,7 +45,7 @@ def mean_throughput(axes: Axes, flows: Table, names: Sequence[str], **line: Any)
 
 
 def total_throughput(axes: Axes, flows: Table, name: str, **line: Any) -> None:
-    """What :func:`mean_throughput` shows, of all flows together."""
+    """As :func:`mean_throughput`, for all flows together."""
     seconds = flows["time_seconds"][1:]
     columns = [column for column in flows.columns if column.startswith("flow_")]
     arrived = np.sum([flows[column][1:] for column in columns], axis=0)

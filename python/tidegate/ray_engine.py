@@ -12,10 +12,10 @@ import ray
 
 
 class RayExecutor(Executor):
-    """An executor whose calls are Ray tasks.
+    """An executor that runs calls as Ray tasks.
 
-    It joins the cluster that ``RAY_ADDRESS`` names, whose size is its own, or starts one of
-    ``jobs`` workers on this machine and stops it at the end.
+    It joins the cluster at ``RAY_ADDRESS``, whose size does not change. Without this variable, it
+    starts a cluster with ``jobs`` workers on this machine and stops it at the end.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -23,7 +23,7 @@ class RayExecutor(Executor):
         if self._started:
             own: dict[str, Any] = {}
             if "RAY_ADDRESS" not in os.environ:
-                # Workers find the modules that this process finds, as those of a process pool do.
+                # Workers find the same modules as this process, like those of a process pool.
                 paths = os.pathsep.join(path for path in sys.path if path)
                 own = {"num_cpus": jobs, "runtime_env": {"env_vars": {"PYTHONPATH": paths}}}
             ray.init(include_dashboard=False, log_to_driver=False, **own)
@@ -35,7 +35,7 @@ class RayExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leaves the cluster, and stops it if this started it."""
+        """Leaves the cluster, and stops it if this process started it."""
         if self._started:
             ray.shutdown()
             self._started = False

@@ -1,24 +1,31 @@
-"""The chapter *Reproduce* of the documentation: every claim with its verdict, every figure."""
+"""The chapter *Reproduce* of the documentation: every claim with its verdict, and every figure."""
 
 from __future__ import annotations
 
 import ast
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tidegate.experiment import KINDS, Experiment, Verdict
+from tidegate.published import Page
 from tidegate.result import Table
 from tidegate.statistics import MEAN
 
 
-def write_report(experiments: Sequence[Experiment], runs: Mapping[str, Table], out: Path) -> None:
-    """Writes a page for each paper, and the figure of each experiment into a folder beside it.
+def write_report(
+    experiments: Sequence[Experiment],
+    runs: Mapping[str, Table],
+    out: Path,
+    every: Sequence[Experiment] = (),
+) -> None:
+    """Writes a page for each paper, and the figures of its experiments into a folder beside it.
 
-    The same runs give the same files, to the last byte.
+    The same runs give identical files. An earlier page keeps the sections of experiments that are
+    in ``every`` but were not run now.
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
         own = list(group)
@@ -26,11 +33,40 @@ def write_report(experiments: Sequence[Experiment], runs: Mapping[str, Table], o
         for each in own:
             if each.draw is not None and not each.missing:
                 _write(out / paper / f"{each.name}.svg", _svg(each, runs[each.id]))
-        _write(out / f"{paper}.md", _page(paper, own, verdicts))
+        page, path = _page(own, verdicts), out / f"{paper}.md"
+        names = [each.name for each in every if each.paper == paper]
+        if len(names) > len(own):
+            page = Page.read(path).joined(page, names)
+        _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+    write_overview(out)
+
+
+def recount(every: Sequence[Experiment], out: Path) -> None:
+    """Writes each page anew from its own sections, without those of experiments that are gone."""
+    for paper, group in groupby(every, lambda each: each.paper):
+        own, path = list(group), out / f"{paper}.md"
+        page = Page.read(path).joined(Page({}, {}), [each.name for each in own])
+        if page.rows:
+            _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+    write_overview(out)
+
+
+def write_overview(out: Path) -> None:
+    """Writes the summary of all pages: numbers of claims that hold, and those that do not."""
+    pages = {path.stem: Page.read(path) for path in sorted(out.glob("*.md"))}
+    pages = {name: page for name, page in pages.items() if page.rows}
+    lines = ["# Verdicts", "", _HOW_OVERVIEW]
+    lines += _items(count(it for page in pages.values() for it in page.verdicts()))
+    for name, page in pages.items():
+        lines += ["", f"## [`{name}`]({name}.md)", "", *_items(count(page.verdicts()))]
+        for word in ("does not hold", "undecided", "skipped"):
+            if short := page.short(word):
+                lines += ["", f"{word[0].upper()}{word[1:]}:", "", *_items("\n".join(short))]
+    _write(out / OVERVIEW, "\n".join([*lines, ""]))
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
-    """Writes the figure of an experiment as SVG and PNG; says where. None if it has none."""
+    """Writes the figure of an experiment as SVG and PNG; returns the path, if any."""
     if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
@@ -41,7 +77,7 @@ def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Every claim in a line, then how many hold: what a terminal shows at the end."""
+    """Every claim in a line, then the number that hold, for the terminal."""
     rows = [("verdict", "kind", "claim", "paper", "ours", "95 % confidence")]
     for each in verdicts:
         ours = each.ours
@@ -58,20 +94,24 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """Counts the verdicts of each kind, and of all claims that are judged."""
-    lines = []
-    for kind in KINDS:
-        own = [each for each in verdicts if each.claim.kind == kind]
-        if own and kind == "context":
-            lines.append(f"{kind}: {len(own)}, not judged.")
-        elif own:
-            lines.append(f"{kind}: {_count(own)}")
-    judged = [each for each in verdicts if each.claim.judged]
+    """Counts the verdicts of each kind, and of all judged claims."""
+    return count((each.claim.kind, each.word) for each in verdicts)
+
+
+def count(found: Iterable[tuple[str, str]]) -> str:
+    """The same in words, from the kind and the verdict of each claim."""
+    words: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for kind, word in found:
+        words[kind].append(word)
+    context = words.pop("context")
+    lines = [f"{kind}: {_count(own)}" for kind, own in words.items() if own]
+    lines += [f"context: {len(context)}, not judged."] if context else []
+    judged = [word for own in words.values() for word in own]
     return "\n".join([*lines, f"{len(judged)} claims: {_count(judged)}" if judged else "0 claims."])
 
 
-def _count(verdicts: Sequence[Verdict]) -> str:
-    counts = [(sum(it.word == word for it in verdicts), word) for word in _ONE_AND_MANY]
+def _count(words: Sequence[str]) -> str:
+    counts = [(words.count(word), word) for word in _ONE_AND_MANY]
     return ", ".join(f"{n} {_ONE_AND_MANY[word][n > 1]}" for n, word in counts if n) + "."
 
 
@@ -83,20 +123,22 @@ _ONE_AND_MANY = {
 }
 
 
-def _page(
-    paper: str, experiments: Sequence[Experiment], verdicts: Mapping[str, Sequence[Verdict]]
-) -> str:
-    every = [verdict for own in verdicts.values() for verdict in own]
-    lines = [f"# The paper `{paper}`", "", _HOW, *_items(tally(every)), "", _HEAD_OF_ALL]
+def _page(experiments: Sequence[Experiment], verdicts: Mapping[str, Sequence[Verdict]]) -> Page:
+    page = Page({}, {})
     for each in experiments:
-        lines += [_short_row(each, verdict) for verdict in verdicts[each.id]]
+        page.rows[each.name] = [_short_row(each, verdict) for verdict in verdicts[each.id]]
+        page.sections[each.name] = "\n".join(_section(each, verdicts[each.id]))
+    return page
+
+
+def _text(paper: str, page: Page, folder: Path) -> str:
+    lines = [f"# The paper `{paper}`", "", _HOW, *_items(count(page.verdicts())), "", _HEAD_OF_ALL]
+    lines += [row for rows in page.rows.values() for row in rows]
     lines += [""]
-    for path in sorted(Path(experiments[0].file).resolve().parent.glob("_*.py")):
+    for path in sorted(folder.glob("_*.py")):
         if text := ast.get_docstring(ast.parse(path.read_text())):
             lines += [f"## Shared: `{path.name}`", "", text, ""]
-    for each in experiments:
-        lines += _section(each, verdicts[each.id])
-    return "\n".join(lines)
+    return "\n".join([*lines, *page.sections.values()])
 
 
 def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
@@ -150,7 +192,7 @@ def _mark(verdict: Verdict) -> str:
 
 
 def _svg(experiment: Experiment, runs: Table) -> str:
-    """The figure as text: small, and the same whenever it is drawn from the same numbers."""
+    """The figure as SVG text: small, and identical for identical numbers."""
     import matplotlib
 
     assert experiment.draw is not None
@@ -159,7 +201,7 @@ def _svg(experiment: Experiment, runs: Table) -> str:
         meta = {"Date": None, "Creator": None}
         experiment.draw(runs).savefig(file, format="svg", metadata=meta)
         svg = file.getvalue()
-    # A hundredth of a point is finer than any screen.
+    # A hundredth of a point is below the resolution of any screen.
     svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
@@ -178,4 +220,11 @@ _HOW = """Written by `tidegate-repro report`; do not edit. Ours is the mean over
 experiment, with its 95 % confidence interval (Student's t), where no other statistic is named.
 A claim holds when the whole interval lies within the bounds.
 See [kinds of claims](README.md#kinds) and [how verdicts are found](README.md#verdicts).
+"""
+
+OVERVIEW = "verdicts.md"
+"""The page that counts the claims of all others."""
+
+_HOW_OVERVIEW = """Written by `tidegate-repro report` from the pages of this chapter; do not edit.
+The pages say what each claim rests on, and [README](README.md#verdicts) how verdicts are found.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.experiment import FIRST_SEED, Experiment, Verdict, discover, run_case
 from tidegate.kept import Kept
-from tidegate.report import draw_figure, summary, tally, write_report
+from tidegate.report import OVERVIEW, draw_figure, recount, summary, tally, write_report
 from tidegate.result import Case, Table
 from tidegate.statistics import samples_for
 from tidegate.sweep import gather
@@ -18,22 +18,22 @@ from tidegate.sweep import gather
 PILOT_SEEDS = 40
 
 ALL = "all"
-"""Names every experiment."""
+"""Prints the names of all experiments."""
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 class Interrupted(Exception):
-    """Ctrl-C came before all runs were made."""
+    """Ctrl-C interrupted the command before all runs were made."""
 
     def __init__(self, finished: Mapping[Experiment, Table], done: int, all: int) -> None:
         super().__init__(f"interrupted after {done} of {all} runs")
         self.finished = finished
-        """The experiments all of whose runs had been made."""
+        """The experiments whose runs are complete."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; the exit code: 0 done, 1 a claim does not hold, 2 wrong input."""
+    """Runs the command line. Exit code 0: done, 1: a claim does not hold, 2: wrong input."""
     options = _parser().parse_args(arguments)
     root = _experiments(options.experiments)
     if root is None:
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _wrong(
             f"no paper or experiment {' or '.join(options.names)}; see `tidegate-repro list`"
         )
+    options.every = list(every.values())
     options.parted = {each.paper for each in every.values() if each not in chosen}
     options.root = root.resolve().parent
     options.docs = options.root / "docs" / "reproduce"
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(
     experiments: Sequence[Experiment], options: argparse.Namespace, first: int = FIRST_SEED
 ) -> dict[str, Table]:
-    """Makes every run of the experiments that is not kept, in one pool; a table for each."""
+    """Makes all missing runs of the experiments in one pool; returns a table for each."""
     kept = Kept(options.keep, options.root)
     cases = [(each, case) for each in experiments for case in each.cases(options.seeds, first)]
     rows = [kept.find(each, case) for each, case in cases]
@@ -117,12 +118,21 @@ def _plan(experiments: Sequence[Experiment], options: argparse.Namespace) -> int
 
 
 def _report(experiments: Sequence[Experiment], options: argparse.Namespace) -> int:
-    if parted := options.parted & {each.paper for each in experiments}:
-        return _wrong(f"a page is written whole; name all of {', '.join(sorted(parted))}")
+    out = options.out or options.docs
+    parted = options.parted & {each.paper for each in experiments}
+    if absent := [paper for paper in sorted(parted) if not (out / f"{paper}.md").exists()]:
+        return _wrong(f"there is no page of {', '.join(absent)} to write a part of; name all of it")
     runs = measure(experiments, options)
-    write_report(experiments, runs, options.out or options.docs)
+    write_report(experiments, runs, out, options.every)
     verdicts = _judge(experiments, runs)
     print(_json(verdicts) if options.json else summary(verdicts))
+    return EXIT_DONE
+
+
+def _recount(_: Sequence[Experiment], options: argparse.Namespace) -> int:
+    out = options.out or options.docs
+    recount(options.every, out)
+    print(out / OVERVIEW)
     return EXIT_DONE
 
 
@@ -135,7 +145,7 @@ def _figure(experiments: Sequence[Experiment], options: argparse.Namespace) -> i
 
 
 def _stopped(interrupted: Interrupted, options: argparse.Namespace) -> int:
-    """Says what can be said after Ctrl-C: of experiments that had finished."""
+    """Reports the finished experiments after Ctrl-C."""
     verdicts = [it for each, runs in interrupted.finished.items() for it in each.judge(runs)]
     if verdicts:
         print(_json(verdicts) if options.json else summary(verdicts))
@@ -167,7 +177,7 @@ def _line(verdict: Verdict) -> str:
 
 
 def _chosen(experiments: Mapping[str, Experiment], names: Sequence[str]) -> list[Experiment]:
-    """Those that are named whole, and all of a paper that is."""
+    """The experiments with these names, and all experiments of these papers."""
     wanted = {it.removesuffix("...").rstrip("…").rstrip("/") for it in names} or {ALL}
     return [each for id, each in experiments.items() if wanted & {id, each.paper, ALL}]
 
@@ -196,7 +206,12 @@ def _parser() -> argparse.ArgumentParser:
         ("check", _check, "run them and judge every claim; exit code 1 if one does not hold"),
         ("plan", _plan, "how many seeds decide it, from runs with seeds that decide nothing"),
         ("figure", _figure, "run them and draw the figure of each, as SVG and PNG"),
-        ("report", _report, "run them, write the chapter of the documentation, list all verdicts"),
+        (
+            "report",
+            _report,
+            "run them, write their pages or their parts of them, list all verdicts",
+        ),
+        ("recount", _recount, "run nothing; count the verdicts that stand on the pages"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument(

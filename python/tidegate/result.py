@@ -1,4 +1,4 @@
-"""What a run measured, as columns of numbers."""
+"""The results of a run, as columns of numbers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """One run among many."""
+    """A run within a sweep."""
 
     parameters: Mapping[str, Any]
     seed: int
 
 
 _SHOWN = 20
-"""Rows of a longer table that are printed."""
+"""Maximum number of printed rows."""
 
 
 class Table:
-    """Columns of equal length, by name; a unit is the last word of a column's name.
+    """Columns of equal length, by name. The last word of a name is its unit, if it has one.
 
     >>> table = Table({"rate_bps": [1.0, 3.0], "flow": ["a", "b"]})
     >>> table.where(flow="b")["rate_bps"]
@@ -41,11 +41,11 @@ class Table:
         self.columns = {name: np.asarray(column) for name, column in columns.items()}
         """The columns, as arrays."""
         self.complete = complete
-        """Whether nothing was interrupted before all rows were there."""
+        """False if the sweep was interrupted before all rows were complete."""
 
     @classmethod
     def of_runs(cls, runs: Sequence[tuple[Case, Mapping[str, float] | None]]) -> Table:
-        """A row for each finished run: its parameters, its seed, and what it measured."""
+        """Makes a row for each finished run: its parameters, its seed, and its results."""
         rows = [
             {**case.parameters, "seed": case.seed, **row} for case, row in runs if row is not None
         ]
@@ -66,7 +66,7 @@ class Table:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
 
     def __str__(self) -> str:
-        """The rows, aligned; of many the first and the last ones."""
+        """The rows, aligned; of a long table, the first and the last ones."""
         shown: Sequence[int] = range(len(self))
         if len(self) > _SHOWN:
             shown = [*range(_SHOWN // 2), *range(len(self) - _SHOWN // 2, len(self))]
@@ -115,7 +115,7 @@ class Table:
         return pyarrow.table(self.columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow PyCapsule interface: any library that speaks it takes a table as it is."""
+        """The Arrow PyCapsule interface, by which other libraries can read the table directly."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_parquet(self, path: str | Path) -> None:
@@ -137,13 +137,13 @@ class Table:
 
 
 class Result:
-    """What one run measured: tables of columns, for the time after the warm-up."""
+    """The results of one run: tables of columns, for the time after the warm-up."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], seed: int) -> None:
         self.seed = seed
-        """What seeded the run."""
+        """The seed of the run."""
         self.tables = {name: Table(columns) for name, columns in tables.items()}
-        """Everything by name: also the series of probes."""
+        """All tables by name, including the series of probes."""
 
     def __repr__(self) -> str:
         return f"Result(seed {self.seed}: {', '.join(self.tables)})"
@@ -155,12 +155,12 @@ class Result:
             raise KeyError(f"no table {name!r}; there are {', '.join(self.tables)}") from None
 
     def windowed(self, name: str = "groups over time", step: int = 1) -> Table:
-        """Throughput in each window of a series, in bit/s: of each traffic, or of each flow.
+        """Throughput in each window of a series, in bit/s, for each traffic or each flow.
 
         Args:
             name: ``"groups over time"`` or ``"goodput over time"``, which every run has, or
-                ``"flows of NAME"``, which a ``throughput`` probe of that traffic leaves.
-            step: samples that make a window; the rest at the end is left out.
+                ``"flows of NAME"``, the series of a ``throughput`` probe of that traffic.
+            step: samples in a window; an incomplete window at the end is left out.
 
         Returns:
             ``time_seconds``, the end of each window, a column ``..._bps`` for each ``..._bytes`` of
@@ -189,25 +189,25 @@ class Result:
 
     @property
     def flows(self) -> Table:
-        """A row for each flow: who, packets and bytes sent and received, throughput, goodput."""
+        """A row for each flow: ends, packets and bytes sent and received, throughput, goodput."""
         return self["flows"]
 
     @property
     def links(self) -> Table:
-        """A row for each way of a link: packets, drops, marks, utilisation, queue, delays."""
+        """A row for each direction of a link: packets, drops, marks, utilisation, queue, delays."""
         return self["links"]
 
     @property
     def drops(self) -> Table:
-        """A row for each place and reason that packets were dropped or marked for."""
+        """A row for each place and reason of drops or marks."""
         return self["drops"]
 
     @property
     def aggregates(self) -> Table:
-        """A row for each policy and direction of each gateway that saw packets."""
+        """A row for each policy and direction of each gateway that had packets."""
         return self["aggregates"]
 
     @property
     def transfers(self) -> Table:
-        """A row for each file, burst or answer that arrived, in the order in which they did."""
+        """A row for each file, burst or answer, in the order of their arrival."""
         return self["transfers"]

@@ -1,8 +1,8 @@
 """Scenarios: a network, its gateways, and the traffic through it.
 
-A :class:`Scenario` says in Python what a scenario file says in TOML, with the same names and the
-same units; ``to_toml`` and ``from_toml`` convert. Quantities are written with their unit, as in the
-files: ``"8 Mbit/s"``, ``"25 ms"``, ``"32 kB"``, ``"0.1 %"``. A bare number is an error.
+A :class:`Scenario` has the same content as a scenario file in TOML, with the same names and units.
+``to_toml`` and ``from_toml`` convert. Quantities are written with their unit, as in the files:
+``"8 Mbit/s"``, ``"25 ms"``, ``"32 kB"``, ``"0.1 %"``. A bare number is an error.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Names: TypeAlias = str | Sequence[str]
 """A node, or several."""
 
 Value: TypeAlias = str | int | bool | Sequence[str] | Mapping[str, Any]
-"""What a field of a scenario may hold: a quantity, a name, a count, or a table."""
+"""The value of a scenario's field: a quantity, a name, a count, or a table."""
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be simulated. The message names the field and says what to write."""
+    """A scenario that cannot be simulated. The message names the field and the correct values."""
 
 
 @dataclass
 class Scenario:
-    """What to simulate.
+    """A scenario to simulate.
 
-    Nodes are called by their names; whatever a scenario file may hold can be given by the same name
-    as a keyword, so the reference of scenario files is the reference of these methods too.
+    Nodes are identified by their names. Each field of a scenario file is a keyword argument with
+    the same name, so the reference of scenario files also applies to these methods.
 
     >>> net = Scenario(duration="10 s")
     >>> net.hosts("server", "client")
@@ -47,34 +47,34 @@ class Scenario:
     duration: str
     """Virtual time to simulate."""
     warmup: str | None = None
-    """Left out of the statistics. Default: nothing."""
+    """Initial time that the statistics leave out. Default: nothing."""
     sample: str | None = None
     """Step of time series. Default: a 300th of the duration."""
     tcp: Value | None = None
     """TCP of all hosts: ``{"profile": "rfc", "congestion": "newreno"}``."""
     link_header: str | None = None
-    """Link-layer header that lengths of packets count. Default: ``"14 B"``, as of Ethernet."""
+    """Link-layer header counted in lengths of packets. Default: ``"14 B"``, as for Ethernet."""
     name: str | None = None
-    """What it is called in reports."""
+    """The name in reports."""
     tables: dict[str, Any] = field(default_factory=dict)
-    """Everything else, table by table, as in the file."""
+    """All other tables, as in the file."""
 
     def host(self, name: str, **fields: Value) -> None:
-        """A host; ``gateway="edge"`` puts it behind a gateway. ``address``, ``tcp`` as in files."""
+        """Adds a host; ``gateway="edge"`` puts it behind a gateway. Other fields as in files."""
         self._add("host", {"name": name, **fields})
 
     def hosts(self, *names: str, **fields: Value) -> None:
-        """Several hosts that differ only in their name."""
+        """Adds several hosts that differ only in their names."""
         for name in names:
             self.host(name, **fields)
 
     def router(self, *names: str) -> None:
-        """A router, or several."""
+        """Adds a router, or several."""
         for name in names:
             self._add("router", {"name": name})
 
     def gateway(self, name: str, policy: str | Path | Mapping[str, Any], **fields: Value) -> None:
-        """A Tidegate with ports ``NAME.lan`` and ``NAME.wan``; ``gateway`` puts it behind one.
+        """Adds a gateway with ports ``NAME.lan`` and ``NAME.wan``, optionally behind a ``gateway``.
 
         ``policy`` is the text of a policy file, the path of one, or its tables as a mapping:
         ``{"policy": [{"name": "web", "profile": {"mean": "8 Mbit/s"}, ...}]}``. Its ports need not
@@ -88,33 +88,34 @@ class Scenario:
         self._add("gateway", {"name": name, "inline": policy, **fields})
 
     def link(self, a: str, b: str, **fields: Value) -> None:
-        """A link between two nodes, the same both ways.
+        """Adds a link between two nodes, with the same properties in both directions.
 
-        ``rate`` (default: everything at once), ``delay`` (one way), ``jitter``, ``loss``, ``queue``
-        (a queue discipline by name, or a table with its ``kind`` and parameters); ``back`` holds
-        what differs from ``b`` to ``a``, or is ``False`` for one way only.
+        ``rate`` (default: infinite), ``delay`` (one way), ``jitter``, ``loss``, ``queue`` (a queue
+        discipline by name, or a table with its ``kind`` and parameters); ``back`` holds the
+        differences from ``b`` to ``a``, or is ``False`` for one direction only.
         """
         self._add("link", {"from": a, "to": b, **fields})
 
     def route(self, **fields: Value) -> None:
-        """A way through the cloud that hosts and gateways without a link are attached to."""
+        """Adds a route through the cloud, which connects hosts and gateways without a link."""
         self._add("route", fields)
 
     def traffic(
         self, name: str, kind: str, sender: Names, receiver: Names, **fields: Value
     ) -> None:
-        """Traffic from ``sender`` to ``receiver``, a group of flows called ``name`` in results.
+        """Adds traffic from ``sender`` to ``receiver``, a group of flows with this ``name``.
 
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
-        senders and receivers are paired; one serves all of the others. ``flows`` (each
-        pair), ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
+        senders and receivers are paired. A single one is paired with all of the others. ``flows``
+        (each pair), ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
 
-        A relay hands on the traffic ``of``, added before it. At most ``buffer`` of a flow wait::
+        A relay forwards the traffic ``of``, added before it. ``buffer`` limits the waiting data of
+        a flow::
 
             net.traffic("bulk", "greedy", "client", "middle")
             net.traffic("onward", "relay", "middle", "server", of="bulk", buffer="64 KiB")
 
-        An aggregate carries the data of all traffic in ``of`` over one connection, whose weight
+        An aggregate carries the data of all traffic in ``of`` over one connection. Its weight
         may follow the load::
 
             net.traffic("files", "arrivals", "client", "middle", every="1 s", size="65 kB")
@@ -124,9 +125,9 @@ class Scenario:
         self._add("traffic", {"name": name, "kind": kind, **pairs, **fields})
 
     def probe(self, kind: str, *ends: str, **fields: Value) -> None:
-        """Something to record beyond the defaults.
+        """Adds a probe, which records more than the defaults.
 
-        ``kind``: queue or capture, with the two ends of a link in the direction meant
+        ``kind``: queue or capture, with the two ends of a link in the recorded direction
         (``net.probe("queue", "middle", "client")``); throughput or window, with ``traffic``;
         passage, with ``gateway`` and ``direction``; aggregate, with ``traffic``.
         """
@@ -139,12 +140,12 @@ class Scenario:
     def change(self, at: str, a: str, b: str, **fields: Value) -> None:
         """Changes the link from ``a`` to ``b``, in this direction only, at a time of the run.
 
-        ``delay`` and ``rate`` hold from then on. Packets on the link arrive at their old time.
+        ``delay`` and ``rate`` apply from then on. Packets on the link arrive at their old time.
         """
         self._add("change", {"at": at, "from": a, "to": b, **fields})
 
     def run(self, seed: int = 1) -> Result:
-        """Simulates it. The same seed gives the same result, bit for bit, on any machine.
+        """Simulates the scenario. The same seed gives the same result, bit for bit, on any machine.
 
         Raises:
             ScenarioError: the scenario cannot be simulated; the message names the field.
@@ -156,7 +157,7 @@ class Scenario:
             raise ScenarioError(str(error)) from None
 
     def check(self) -> None:
-        """Raises a :class:`ScenarioError` if it cannot be simulated."""
+        """Raises a :class:`ScenarioError` if the scenario cannot be simulated."""
         try:
             _native.check(self.to_toml())
         except _native.Invalid as error:
@@ -170,7 +171,7 @@ class Scenario:
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        """The scenario that a file's text describes. Whether it can be is for :meth:`check`."""
+        """Parses the text of a file. :meth:`check` finds out whether the scenario is valid."""
         tables = tomllib.loads(text)
         name, run = tables.pop("name", None), tables.get("run", {})
         return cls(**{field: run.pop(field, None) for field in _RUN}, name=name, tables=tables)
@@ -180,7 +181,7 @@ class Scenario:
 
 
 _RUN = ("duration", "warmup", "sample", "link_header", "tcp")
-"""The fields of a scenario that stand under ``[run]`` in a file."""
+"""The fields of a scenario in the table ``[run]`` of a file."""
 
 
 def _list(names: Names) -> list[str]:

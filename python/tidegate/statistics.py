@@ -13,7 +13,7 @@ Numbers: TypeAlias = Sequence[float] | np.ndarray
 """Samples, rates or outcomes."""
 
 TAIL = 0.025
-"""Probability that the true value lies beyond one end of a 95 % confidence interval."""
+"""Probability that the true value is beyond one end of a 95 % confidence interval."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Estimate:
 
     @classmethod
     def of(cls, samples: Numbers) -> Estimate:
-        """The mean and its interval by Student's t; a single sample is its own interval.
+        """The mean with its interval by Student's t. A single sample is its own interval.
 
         Samples are independent, one for each seed, and have a finite variance.
         """
@@ -58,10 +58,10 @@ MEAN = Statistic("mean", Estimate.of)
 
 
 def quantile(part: float) -> Statistic:
-    """The value that the next seed stays below with probability ``part``.
+    """The value below which the next seed stays with probability ``part``.
 
-    The interval lies between two order statistics and assumes no distribution. It has no end where
-    there are too few samples: a median needs 6 of them, a quantile of 0.9 needs 36.
+    The interval lies between two order statistics and assumes no distribution. With too few samples
+    it is infinite: a median needs 6, a quantile of 0.9 needs 36.
 
     Source: H. A. David, H. N. Nagaraja, *Order Statistics*, section 7.1.
     """
@@ -83,7 +83,7 @@ MEDIAN_RATIO = Statistic("median ratio", _ratio)
 """The median of paired ratios: two modes of one seed meet the same arrivals.
 
 The median of logarithms judges a ratio and its reciprocal alike. The interval is that of the sign
-test and assumes no distribution, so that it suits longest delays and other heavy tails.
+test and assumes no distribution, so it suits maximum delays and other heavy tails.
 """
 
 
@@ -98,7 +98,7 @@ def _share(samples: Numbers) -> Estimate:
 
 
 SHARE = Statistic("share of seeds", _share)
-"""The share of seeds with the outcome 1 instead of 0.
+"""The fraction of seeds with the outcome 1 instead of 0.
 
 Source: C. J. Clopper, E. S. Pearson, *The use of confidence or fiducial limits*, Biometrika, 1934.
 """
@@ -107,7 +107,7 @@ Source: C. J. Clopper, E. S. Pearson, *The use of confidence or fiducial limits*
 def _quantile(samples: Numbers, part: float) -> Estimate:
     values = np.sort(np.asarray(samples, dtype=float))
     count = len(values)
-    # How many samples are below the quantile is binomial, whatever their distribution.
+    # The number of samples below the quantile is binomial for any distribution.
     below = [_at_most(hits, count, part) for hits in range(count)]
     first = sum(each <= TAIL for each in below)
     last = sum(1 - each > TAIL for each in below)
@@ -117,7 +117,7 @@ def _quantile(samples: Numbers, part: float) -> Estimate:
 
 
 def _at_most(hits: int, count: int, chance: float) -> float:
-    """The probability of no more than so many hits in ``count`` trials."""
+    """The probability of at most ``hits`` hits in ``count`` trials."""
     total = sum(
         exp(
             lgamma(count + 1) - lgamma(each + 1) - lgamma(count - each + 1)
@@ -138,10 +138,11 @@ def _solve(below: Callable[[float], bool]) -> float:
 
 
 def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> int:
-    """How many samples like these make an interval no wider than ``margin``.
+    """The number of samples like these for an interval no wider than ``margin``.
 
-    A quarter is added, since a deviation from few samples is uncertain itself. An interval so
-    narrow decides every claim: a bound is outside, or both ends are less than ``margin`` from it.
+    A quarter is added, because a deviation from few samples is uncertain itself. Such a narrow
+    interval decides every claim: the bound is outside, or both ends are closer to it than
+    ``margin``.
     """
     if statistic is MEAN:
         deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))
@@ -154,7 +155,7 @@ def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> i
 
 
 def jain(shares: Numbers) -> float:
-    """Jain's fairness index: 1 when all are equal, 1/n when one has everything.
+    """Jain's fairness index: 1 if all are equal, 1/n if one has everything.
 
     Source: aggregates, section 3.
     """
@@ -164,7 +165,7 @@ def jain(shares: Numbers) -> float:
 
 
 def max_min_shares(capacity: float, demands: Numbers) -> np.ndarray:
-    """What each gets when ``capacity`` is shared max-min: the least demands first, in full."""
+    """The max-min shares of ``capacity``: the smallest demands are satisfied first."""
     values = np.asarray(demands, dtype=float)
     shares = np.zeros(len(values))
     left, waiting = capacity, len(values)
@@ -176,7 +177,7 @@ def max_min_shares(capacity: float, demands: Numbers) -> np.ndarray:
 
 
 def max_min_index(rates: Numbers, shares: Numbers) -> float:
-    """The paper's index F': Jain's of each rate over its max-min share.
+    """The paper's index F': Jain's index of each rate divided by its max-min share.
 
     Source: aggregates, section 3.
     """
@@ -184,7 +185,7 @@ def max_min_index(rates: Numbers, shares: Numbers) -> float:
 
 
 def _t(freedom: int) -> float:
-    """The 97.5 % quantile of Student's distribution (tables of any statistics book)."""
+    """The 97.5 % quantile of Student's t distribution (tables of any statistics book)."""
     known = _QUANTILES.get(freedom)
     if known is not None:
         return known

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from tidegate.result import Case, Table
 
 Measure: TypeAlias = Callable[..., Mapping[str, float]]
-"""One run: called with ``seed`` and a value for each parameter, returns what it measured."""
+"""One run: called with ``seed`` and a value for each parameter; returns the results."""
 
 
 def sweep(
@@ -27,22 +27,21 @@ def sweep(
 ) -> Table:
     """Runs ``measure`` for every combination of ``parameters`` and every seed.
 
-    Each worker takes the next run as soon as it is free. Rows stand in the order of the cases,
-    whatever the number of workers; the values do not depend on it either. Interrupted (Ctrl-C), it
-    begins no more runs and returns the rows of those that have finished; ``complete`` of the table
-    is then false.
+    Each worker takes the next run as soon as it is free. Rows are in the order of the cases.
+    Neither their order nor their values depend on the number of workers. After Ctrl-C it begins no
+    more runs and returns the rows of finished runs; ``complete`` of the table is then false.
 
     Args:
         measure: a function at the top level of a module, so that other processes can import it.
         parameters: values to try, by name.
-        seeds: what to seed the runs of each combination with.
+        seeds: the seeds of the runs of each combination.
         jobs: worker processes. Default: one for each core.
         engine: ``"process"``, ``"ray"`` (a cluster; ``pip install tidegate[ray]``), or any
             executor of :mod:`concurrent.futures`, such as Dask's.
         progress: called with the number of finished runs and of all runs.
 
     Returns:
-        A table with a row for each run: its parameters, ``seed``, and what was measured.
+        A table with a row for each run: its parameters, ``seed``, and the results.
     """
     todo = cases(parameters or {}, seeds)
     calls = [(measure, case.seed, case.parameters) for case in todo]
@@ -59,10 +58,10 @@ def gather(
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
-    """``call`` with each of the arguments, on all workers; the answers in order.
+    """Calls ``call`` with each of the arguments, on all workers; returns the answers in order.
 
-    Interrupted, it begins no more calls; the answers that are missing are ``None``. Each answer is
-    given to ``keep`` as soon as it is there, with its number.
+    After an interrupt it begins no more calls, and missing answers are ``None``. ``keep`` gets each
+    answer with its number as soon as it is complete.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:
@@ -119,5 +118,5 @@ def _executor(engine: str | Executor, jobs: int | None) -> Iterator[Executor]:
 
 
 def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; only the first one is to act on it."""
+    """Ctrl-C reaches every process of a terminal, but only the first one may react to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

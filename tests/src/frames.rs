@@ -1,4 +1,4 @@
-//! Frames by the byte: sent from one host and recorded on another.
+//! Frames as bytes: sent by one host and recorded on another.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::wait::until;
 #[derive(Debug)]
 pub struct Recorder(Process);
 
-/// Sends `frames` from `host`, at once and in this order.
+/// Sends `frames` from `host` in this order, without pauses.
 pub fn send(host: &Host, frames: &[Vec<u8>]) {
     let lines: Vec<String> = frames.iter().map(|frame| hex(frame)).collect();
     let mut process = Process::start(host.command(helper()).args(["send", "eth0"]));
@@ -21,7 +21,7 @@ pub fn send(host: &Host, frames: &[Vec<u8>]) {
 }
 
 impl Recorder {
-    /// Records on `host` from now on.
+    /// Starts recording on `host`.
     #[must_use]
     pub fn start(host: &Host) -> Self {
         let mut process = Process::start(host.command(helper()).args(["record", "eth0"]));
@@ -32,11 +32,11 @@ impl Recorder {
         Self(process)
     }
 
-    /// The frames so far that `wanted` picks, once there are `count`.
+    /// The recorded frames that `wanted` selects, once there are `count`.
     ///
     /// # Panics
     ///
-    /// If there are not that many within `limit`.
+    /// If there are fewer after `limit`.
     #[must_use]
     pub fn frames(
         &self,
@@ -61,14 +61,14 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that `text` is in hexadecimal.
+/// Decodes hexadecimal text.
 #[must_use]
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// The program that sends and records, built together with the tests.
+/// The helper program, which is built together with the tests.
 fn helper() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
     let folder = test.parent().and_then(|deps| deps.parent());

@@ -1,4 +1,4 @@
-//! The gateway in the middle of a test bed: started, told, hurt, and asked.
+//! The gateway in the middle of a test bed: starts, controls, kills and queries it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,13 +10,13 @@ use crate::process::{Finished, Process, run};
 use crate::testbed::{Testbed, program};
 use crate::wait::until;
 
-/// How long a gateway may take to start.
+/// Time limit for the start of a gateway.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a command may take to be answered.
+/// Time limit for the answer to a command.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// The policy file a gateway starts with.
+/// Name of the policy file with which a gateway starts.
 const FILE: &str = "policies.toml";
 
 /// `tidegate run` in the middle of a test bed.
@@ -28,7 +28,8 @@ pub struct Gateway<'a> {
 }
 
 impl Testbed {
-    /// What becomes of a gateway that cannot run, with a control socket at `socket`.
+    /// Runs a gateway that must fail to start, with a control socket at `socket`. Returns its
+    /// output.
     #[must_use]
     pub fn refused(&self, backend: &str, socket: &str) -> Finished {
         let file = self.file("refused.toml", &file(backend, ""));
@@ -36,8 +37,8 @@ impl Testbed {
         Process::start(command.arg(file)).finish(START_LIMIT)
     }
 
-    /// Starts the gateway with these `policies`, on `backend` as a policy file names it; ready when
-    /// it answers.
+    /// Starts the gateway with these `policies` on `backend`, as named in policy files. Returns
+    /// when it answers.
     ///
     /// # Panics
     ///
@@ -47,7 +48,7 @@ impl Testbed {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// The same with more options, and with another standard error.
+    /// The same with further options, and another standard error.
     ///
     /// # Panics
     ///
@@ -63,7 +64,7 @@ impl Testbed {
         self.gateway_among(&[], backend, policies, options, errors)
     }
 
-    /// The same with more variables in its environment.
+    /// The same with further environment variables.
     ///
     /// # Panics
     ///
@@ -83,7 +84,7 @@ impl Testbed {
         Gateway { process: start(self, &mut command, errors), bed: self, file }
     }
 
-    /// The program in the middle, told `words`.
+    /// A command that runs the program in the middle with the arguments `words`.
     #[must_use]
     pub fn tidegate(&self, words: &[&str]) -> Command {
         let mut command = self.middle.command(program());
@@ -107,13 +108,13 @@ fn start(bed: &Testbed, command: &mut Command, errors: Stdio) -> Process {
     process
 }
 
-/// Whether a gateway has told its status, be it that something needs attention.
+/// Returns `true` if a gateway has reported its status, possibly with alarms.
 pub(crate) fn answered(answer: &Finished) -> bool {
     matches!(answer.status.code(), Some(0 | 3))
 }
 
 impl Gateway<'_> {
-    /// What `tidegate status --json` says.
+    /// The output of `tidegate status --json`.
     ///
     /// # Panics
     ///
@@ -123,7 +124,7 @@ impl Gateway<'_> {
         self.ask("status")
     }
 
-    /// What it says when it is asked for `what`, such as `trunks`.
+    /// The output of the command `what`, such as `trunks`, with `--json`.
     ///
     /// # Panics
     ///
@@ -137,13 +138,13 @@ impl Gateway<'_> {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// Its process number.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether it still runs.
+    /// Returns `true` while it runs.
     pub fn runs(&mut self) -> bool {
         self.process.runs()
     }
@@ -154,16 +155,16 @@ impl Gateway<'_> {
         run(self.bed.tidegate(&["apply"]).arg(file), ANSWER_LIMIT);
     }
 
-    /// Runs the program beside it, told `words`, such as `class set`.
+    /// Runs the program in the same place with the arguments `words`, such as `class set`.
     pub fn tell(&self, words: &[&str]) {
         run(&mut self.bed.tidegate(words), ANSWER_LIMIT);
     }
 
-    /// Puts other policies in its file, and has it read that again.
+    /// Writes other policies into its file, and makes it reload the file.
     ///
     /// # Panics
     ///
-    /// If it does not put them in force.
+    /// If the policies do not come into force.
     pub fn reload(&self, backend: &str, policies: &str) {
         let before = self.status()["generation"].as_u64();
         let _ = self.bed.file(FILE, &file(backend, policies));
@@ -178,29 +179,25 @@ impl Gateway<'_> {
         self.process.signal(signal);
     }
 
-    /// Ends it as abruptly as a crash; returns when it is gone.
+    /// Kills it like a crash. Returns after its end.
     pub fn crash(&mut self) {
         self.process.end();
     }
 
-    /// Ends it as an operator would, and waits until it has.
-    ///
-    /// # Panics
-    ///
-    /// If it does not end, or ends with an error.
+    /// Stops it like an operator, and waits for its end.
     pub fn stop(&mut self) {
         self.process.signal("TERM");
         let name = format!("the end of {}", self.process.said());
         until(&name, ANSWER_LIMIT, || (!self.process.runs()).then_some(()));
     }
 
-    /// Starts it again with the same file, in place of one that has ended.
+    /// Starts it again with the same file, after it has ended.
     pub fn start_again(&mut self) {
         let command = &mut self.bed.tidegate(&["run"]);
         self.process = start(self.bed, command.arg(&self.file), Stdio::piped());
     }
 
-    /// What it has said, for messages.
+    /// Its output, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         self.process.said()

@@ -1,4 +1,4 @@
-//! Hosts with a network between them that delays and loses: `tidegate lab`.
+//! A lab of `tidegate lab`: hosts with a network between them that delays and drops packets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// What the network is called among the hosts.
+    /// The name of the network among the hosts.
     pub const NETWORK: &str = "the-network-between-all-the-hosts";
 
-    /// The lab of this topology, without its name. `bed` stays unused beside it: others wait for it.
+    /// Starts a lab with this topology, without its name. `bed` is only held as a lock against
+    /// other tests.
     #[must_use]
     pub fn up(bed: &Testbed, topology: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -38,7 +39,7 @@ impl Lab {
         lab
     }
 
-    /// A command that runs on `host`; add the program and its words.
+    /// A command that runs on `host`; the caller adds the program and its arguments.
     #[must_use]
     pub fn on(&self, host: &str) -> Command {
         let mut command = Command::new(program());
@@ -46,13 +47,13 @@ impl Lab {
         command
     }
 
-    /// A command of `tidegate traffic` on `host`, under way.
+    /// Starts a command of `tidegate traffic` on `host`.
     #[must_use]
     pub fn traffic(&self, host: &str, words: &[&str]) -> Process {
         Process::start(self.on(host).arg(program()).arg("traffic").args(words))
     }
 
-    /// Serves transfers on `host`, sending with the congestion control `congestion`.
+    /// Starts a server of transfers on `host` with the congestion control `congestion`.
     ///
     /// # Panics
     ///
@@ -64,20 +65,20 @@ impl Lab {
         server
     }
 
-    /// A transfer from the server at `address` to `host`; `more` are further words of `tidegate
-    /// traffic fetch`.
+    /// Starts a transfer from the server at `address` to `host`. `more` are further arguments of
+    /// `tidegate traffic fetch`.
     #[must_use]
     pub fn fetch(&self, host: &str, address: &str, more: &[&str]) -> Fetch {
         let words = ["fetch", &format!("{address}:7000"), "--interval", "100 ms"];
         Fetch::of(self.traffic(host, &[&words[..], more].concat()))
     }
 
-    /// Has `host` run a line of the shell.
+    /// Runs a shell command on `host`.
     pub fn shell(&self, host: &str, line: &str) {
         run(self.on(host).args(["sh", "-c", line]), LIMIT);
     }
 
-    /// What `tidegate status --json` says of `gateway`.
+    /// The output of `tidegate status --json` of `gateway`.
     ///
     /// # Panics
     ///
@@ -87,7 +88,7 @@ impl Lab {
         self.ask(gateway, "status")
     }
 
-    /// Where the files of a gateway are, with this ending.
+    /// Path of a gateway's file with this extension.
     fn file_of(&self, gateway: &str, ending: &str) -> PathBuf {
         let folder = Path::new("/run/tidegate").join(format!("lab-{}", self.name));
         folder.join(format!("{gateway}.{ending}"))
@@ -116,7 +117,7 @@ impl Lab {
         run(self.on(gateway).arg(program()).arg("detach").args(ports), LIMIT);
     }
 
-    /// The processes of the program on `gateway`.
+    /// The program's processes on `gateway`.
     fn programs(&self, gateway: &str) -> Vec<u32> {
         let is_ours = |pid: &u32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -125,7 +126,7 @@ impl Lab {
         self.processes(gateway).into_iter().filter(is_ours).collect()
     }
 
-    /// Starts a gateway that has ended again.
+    /// Restarts a gateway that has ended.
     ///
     /// # Panics
     ///
@@ -143,7 +144,7 @@ impl Lab {
         process
     }
 
-    /// Has `gateway` put the policy file `text` in force with `tidegate apply`.
+    /// Applies the policy file `text` on `gateway` with `tidegate apply`.
     pub fn apply(&self, gateway: &str, text: &str) {
         let [socket, file] = ["sock", "next.toml"].map(|ending| self.file_of(gateway, ending));
         std::fs::write(&file, text).expect("the folder of the lab is there");
@@ -157,7 +158,7 @@ impl Lab {
         Process::start(&mut command).finish(LIMIT)
     }
 
-    /// What `tidegate lab network` says.
+    /// The output of `tidegate lab network`.
     ///
     /// # Panics
     ///
@@ -169,14 +170,15 @@ impl Lab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// Changes a route, by its place in the file from 1 on, as `tidegate lab change` is told.
+    /// Changes a route by its number in the file, from 1 on, with the arguments of `tidegate lab
+    /// change`.
     pub fn change(&self, route: u32, words: &[&str]) {
         let mut command = Command::new(program());
         command.args(["lab", "change", "--lab", &self.name, &route.to_string()]).args(words);
         run(&mut command, LIMIT);
     }
 
-    /// What `gateway` says when it is asked for `what`, such as `trunks`.
+    /// The output of the command `what`, such as `trunks`, of `gateway`.
     ///
     /// # Panics
     ///
@@ -189,7 +191,8 @@ impl Lab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// The processes on `host`, or on a gateway; those of the network are on [`NETWORK`](Self::NETWORK).
+    /// The processes on `host` or on a gateway. Those of the network are on
+    /// [`NETWORK`](Self::NETWORK).
     #[must_use]
     pub fn processes(&self, host: &str) -> Vec<u32> {
         let namespace = format!("tidegate-{}-{host}", self.name);
@@ -197,7 +200,7 @@ impl Lab {
         text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 
-    /// The counters of the TCP stack of `host`, as `nstat` has them.
+    /// The counters of the TCP stack of `host`, as shown by `nstat`.
     #[must_use]
     pub fn counters(&self, host: &str) -> BTreeMap<String, u64> {
         let files = ["/proc/net/snmp", "/proc/net/netstat"];
@@ -213,8 +216,8 @@ impl Lab {
     }
 }
 
-/// Whether all threads of a process have ended: until then it holds what it had open, though it is in no
-/// namespace any more.
+/// Returns `true` if all threads of a process have ended. Until then its descriptors stay open,
+/// although it is in no namespace any more.
 fn has_ended(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
@@ -225,7 +228,7 @@ fn has_ended(pid: u32) -> bool {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // It may never have come up; then there is nothing to take down.
+        // If the lab never came up, there is nothing to take down.
         let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).output();
     }
 }

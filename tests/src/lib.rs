@@ -1,8 +1,9 @@
-//! What end-to-end tests stand on: hosts in network namespaces, real TCP between them, the gateway.
+//! The basis of end-to-end tests: hosts in network namespaces, real TCP between them, and the
+//! gateway.
 //!
-//! Everything here is for tests, so what goes wrong panics and says what was going on. Namespaces
-//! and processes are removed when their value is dropped, on a panic too; those of a test that was
-//! killed are removed by the next one.
+//! This crate is for tests, so errors panic with a description of the situation. Namespaces and
+//! processes are removed when their value is dropped, even by a panic. Those of a killed test are
+//! removed by the next test.
 
 #![forbid(unsafe_code)]
 
@@ -30,10 +31,12 @@ pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
 pub use witness::{witnessed, witnessed_beside_others};
 
-/// Makes a test of each of these functions on each backend: `af_packet::<name>`, `af_xdp::<name>`.
+/// Defines a test of each of these functions on each backend: `af_packet::<name>`,
+/// `af_xdp::<name>`.
 ///
-/// The functions take a test bed and the backend as a policy file names it. Where the machine stands still,
-/// they are tried again ([`witnessed`]). After `witnessed_beside_others:` they run at the same time as others.
+/// The functions take a test bed, and the backend as named in policy files. They are repeated if
+/// the machine stood still ([`witnessed`]). After `witnessed_beside_others:` they run at the same
+/// time as other tests.
 #[macro_export]
 macro_rules! on_each_backend {
     ($how:ident: $($name:ident)+) => {

@@ -1,4 +1,4 @@
-//! What reaches a host in a span of time, and how evenly it is shared.
+//! Measures the traffic that reaches a host in a period, and how evenly it is shared.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::testbed::Testbed;
 use crate::traffic::Fetch;
 use crate::wait::{now, pause};
 
-/// Bits per second that reach `eth0` of the LAN host within `span`, as frames, and the bytes each
-/// fetch gained.
+/// Bits per second of the frames that reach `eth0` of the LAN host within `span`, and the bytes
+/// received by each fetch.
 #[must_use]
 pub fn frames_and_bytes(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
     let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
@@ -19,14 +19,14 @@ pub fn frames_and_bytes(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f6
     (rate, each)
 }
 
-/// A count as a number to reckon with.
+/// Converts a count to a real number.
 #[must_use]
 #[expect(clippy::as_conversions, reason = "for reports: exact up to 2^53")]
 pub fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// The median of `values`: of an even number the upper one of the two in the middle.
+/// The median of `values`: for an even number, the upper one of the two in the middle.
 ///
 /// # Panics
 ///
@@ -38,7 +38,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Jain's index: (sum x)^2 / (n sum x^2): 1 if all are equal.
+/// Jain's index: (sum x)^2 / (n sum x^2). It is 1 if all values are equal.
 #[must_use]
 pub fn jain(each: &[f64]) -> f64 {
     let (sum, squares) =

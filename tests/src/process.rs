@@ -1,4 +1,4 @@
-//! Processes that end with the test, whatever happens.
+//! Processes that always end with the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::wait::until;
 
-/// A process; dropped, it is killed.
+/// A process, which is killed on drop.
 #[derive(Debug)]
 pub struct Process {
-    /// What it is, for messages.
+    /// Its command line, for messages.
     name: String,
     child: Child,
     output: Lines,
@@ -22,18 +22,18 @@ pub struct Process {
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub output: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub errors: String,
 }
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
 impl Process {
-    /// Starts `command`; what it writes is collected.
+    /// Starts `command` and collects its output.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl Process {
         Self::start_with(command, Stdio::piped())
     }
 
-    /// The same with another standard error, of which only a pipe is collected.
+    /// The same with another standard error, which is collected only if it is a pipe.
     ///
     /// # Panics
     ///
@@ -60,7 +60,7 @@ impl Process {
         Self { name, child, output, errors, readers }
     }
 
-    /// Its process number.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -70,7 +70,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it is gone.
+    /// If it has ended.
     pub fn signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.id());
         let status = Command::new("sh").args(["-c", &kill]).status();
@@ -81,7 +81,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it is gone, or its input has been closed.
+    /// If it has ended, or its input has been closed.
     pub fn feed(&mut self, text: &str) {
         let input = self.child.stdin.take();
         let mut input = input.unwrap_or_else(|| panic!("{} has been fed", self.name));
@@ -95,19 +95,19 @@ impl Process {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it still runs.
+    /// Returns `true` while it runs.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it; returns when it is gone.
+    /// Kills it; returns after its end.
     pub fn end(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// What it has said, for messages.
+    /// Its output, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         format!("{}:\n{}\n{}", self.name, joined(&self.output), joined(&self.errors))
@@ -123,7 +123,7 @@ impl Process {
         let name = format!("the end of {}", self.name);
         let status = until(&name, limit, || self.child.try_wait().ok().flatten());
         for reader in self.readers.drain(..) {
-            // A reader only ends early if the other end is not text.
+            // A reader fails only if the output is not text.
             let _ = reader.join();
         }
         Finished { status, output: joined(&self.output), errors: joined(&self.errors) }

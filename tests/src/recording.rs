@@ -1,4 +1,4 @@
-//! Frames as a gateway sees them: made once, recorded, and committed.
+//! Frames as received by a gateway: generated once, recorded, and committed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tidegate_core::{PortId, Time};
 use tidegate_wire::build::{Frame, Link, Tcp, Transport};
 use tidegate_wire::pcap;
 
-/// Where [`Recording::mixed`] is kept.
+/// Path of the recording [`Recording::mixed`].
 pub const MIXED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/mixed.pcap");
 
-/// Hardware address of the host behind each port of the gateway: what tells directions apart.
+/// MAC address of the host at each port of the gateway, which determines the direction of a frame.
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// Payload of a full segment.
@@ -21,22 +21,22 @@ const MSS: u32 = 1_000;
 /// A frame that arrived at a gateway.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// When; no two at the same time.
+    /// Arrival time; no two are equal.
     pub at: Time,
-    /// At which port.
+    /// The port of arrival.
     pub port: PortId,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What arrived at a gateway.
+/// The frames that arrived at a gateway.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Recording(pub Vec<Arrival>);
 
-/// Ends of a conversation: the host on the LAN, and the one on the WAN.
+/// End points of a conversation: the host on the LAN, then the host on the WAN.
 type Ends = [SocketAddr; 2];
 
-/// A TCP connection as it passes the gateway.
+/// A TCP connection through the gateway.
 struct Connection {
     ends: Ends,
     link: Vec<Link>,
@@ -45,9 +45,9 @@ struct Connection {
 }
 
 impl Recording {
-    /// Two seconds of everything: downloads and an upload with handshakes, options, a loss, SACK
-    /// blocks, retransmissions and goodbyes; telephony, pings, fragments, IPv4 and IPv6, tags and
-    /// tunnels, ARP.
+    /// Two seconds of mixed traffic. Downloads and an upload have handshakes, options, a loss, SACK
+    /// blocks, retransmissions and FINs. There are telephony, pings, fragments, IPv4 and IPv6, VLAN
+    /// tags, tunnels, and ARP.
     #[must_use]
     pub fn mixed() -> Self {
         let mut this = Self::default();
@@ -71,11 +71,11 @@ impl Recording {
         this.in_order()
     }
 
-    /// Reads a capture of such frames.
+    /// Reads a recording from a capture.
     ///
     /// # Errors
     ///
-    /// If it is none, or a frame comes from neither side.
+    /// If this is not a capture, or a frame comes from neither side.
     pub fn read(from: impl io::Read) -> io::Result<Self> {
         let arrival = |record: pcap::Record| {
             let source = record.bytes.get(6..12);
@@ -87,18 +87,18 @@ impl Recording {
         pcap::Reader::new(from)?.map(|record| arrival(record?)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Writes a capture of them.
+    /// Writes the recording as a capture.
     ///
     /// # Errors
     ///
-    /// If `out` cannot be written to.
+    /// If writing to `out` fails.
     pub fn write<W: io::Write>(&self, out: W) -> io::Result<W> {
         let mut writer = pcap::Writer::new(out)?;
         self.0.iter().try_for_each(|arrival| writer.write(arrival.at, &arrival.bytes))?;
         writer.finish()
     }
 
-    /// Sorted, with no two at the same time.
+    /// Sorts the frames, and makes their times distinct.
     fn in_order(mut self) -> Self {
         self.0.sort_by_key(|arrival| arrival.at);
         let mut last = Time::ZERO;
@@ -109,10 +109,10 @@ impl Recording {
         self
     }
 
-    /// Notes a frame from the host behind `port`.
+    /// Adds a frame from the host at `port`.
     fn push(&mut self, at: Time, port: usize, mut frame: Frame) {
         (frame.source, frame.destination) = (MACS[port], MACS[1 - port]);
-        // A number of its own makes every frame differ from all others.
+        // A unique number makes every frame differ from all others.
         let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX).to_be_bytes();
         let start = frame.payload.len().saturating_sub(number.len());
         let room = frame.payload.len() - start;
@@ -121,7 +121,7 @@ impl Recording {
         self.0.push(Arrival { at, port, bytes: frame.bytes() });
     }
 
-    /// A transfer from end `from`, its windows doubling, with a loss on the way to the gateway.
+    /// A transfer from end `from` with doubling windows, and with a loss before the gateway.
     fn transfer(&mut self, start: Time, ends: Ends, from: usize, link: &[Link], rtt: Duration) {
         const WINDOWS: [u32; 5] = [2, 4, 8, 12, 12];
         let mut connection = Connection { ends, link: link.to_vec(), next: [1_000, 0xffff_f000] };
@@ -156,7 +156,7 @@ impl Recording {
         connection.goodbye(self, round, from, rtt);
     }
 
-    /// A call: small datagrams both ways, every 20 ms.
+    /// A call: small datagrams in both directions, every 20 ms.
     fn telephony(&mut self, start: Time, ends: Ends) {
         for n in 0..60 {
             for port in [0, 1] {
@@ -200,7 +200,7 @@ impl Recording {
         }
     }
 
-    /// ARP, and datagrams in every kind of envelope.
+    /// ARP, and datagrams in every encapsulation.
     fn oddities(&mut self, start: Time, ends: Ends) {
         let second = Link::vlan(8);
         let links = [vec![second, second], vec![Link::Pppoe(3)], vec![Link::Mpls(16)]];
@@ -219,7 +219,7 @@ impl Recording {
 }
 
 impl Connection {
-    /// A segment from end `port`, with timestamps of when it passes.
+    /// A segment from end `port`, whose timestamps are those of its passage.
     fn segment(&self, at: Time, port: usize, flags: u8, seq: u32, options: &[u8]) -> Frame {
         let (src, dst) = (self.ends[port], self.ends[1 - port]);
         let clock = u32::try_from(at.nanos() / 1_000).unwrap_or(u32::MAX);
@@ -261,7 +261,7 @@ impl Connection {
         to.push(at, port, frame);
     }
 
-    /// Acknowledges the segment that begins at `seq`, and all before.
+    /// Acknowledges the segment that begins at `seq`, and all data before it.
     fn ack(&self, to: &mut Recording, at: Time, port: usize, seq: u32) {
         let mut frame = self.segment(at, port, TcpFlags::ACK, self.next[port], &[]);
         let through = seq.wrapping_add(MSS);
@@ -269,7 +269,7 @@ impl Connection {
         to.push(at, port, frame);
     }
 
-    /// A duplicate acknowledgement of all before `hole`, with a SACK block of what came after.
+    /// A duplicate ACK of all data before `hole`, with a SACK block of the data after it.
     fn selective(&self, to: &mut Recording, at: Time, port: usize, hole: u32) {
         let blocks = [hole.wrapping_add(MSS), self.next[1 - port]].map(u32::to_be_bytes);
         let option = [&[1, 1, 5, 10][..], blocks.as_flattened()].concat();

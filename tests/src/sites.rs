@@ -15,15 +15,15 @@ use crate::process::{Process, run};
 use crate::testbed::{Host, Testbed, ip, program};
 use crate::wait::until;
 
-/// A client and its gateway at one site, a server and its gateway at the other.
+/// A client with its gateway at one site, and a server with its gateway at the other.
 #[derive(Debug)]
 pub struct Sites<'a> {
     bed: &'a Testbed,
-    /// At the first site.
+    /// The client, at the first site.
     pub client: Host,
-    /// The routers of the two sites.
+    /// The gateways of both sites, which are their routers.
     pub gateways: [Host; 2],
-    /// At the second site.
+    /// The server, at the second site.
     pub server: Host,
     keys: [String; 2],
     _keepers: Vec<Process>,
@@ -31,7 +31,8 @@ pub struct Sites<'a> {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The networks of the first site, of the path between, and of the second site: each host has its own last number.
+/// Addresses in the networks of the first site, of the path between, and of the second site. Each
+/// host has its own last number.
 fn v4(network: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, 85, network, host).into()
 }
@@ -41,7 +42,8 @@ fn v6(network: u16, host: u16) -> IpAddr {
 }
 
 impl<'a> Sites<'a> {
-    /// Hosts, routes and keys; no gateway runs yet. `bed` stays unused beside it: others wait for it.
+    /// Creates hosts, routes and keys; no gateway runs yet. `bed` is only held as a lock against
+    /// other tests.
     #[must_use]
     pub fn new(bed: &'a Testbed) -> Self {
         let mut hosts = ["client", "a", "b", "server"].map(|part| bed.another_host(part));
@@ -95,7 +97,8 @@ impl<'a> Sites<'a> {
         Self { bed, client, gateways: [a, b], server, keys, _keepers: keepers.into() }
     }
 
-    /// Starts the gateway of the first (0) or second (1) site, with `more` in its file; ready when it answers.
+    /// Starts the gateway of the first (0) or second (1) site, with `more` in its file. Returns
+    /// when it answers.
     ///
     /// # Panics
     ///
@@ -135,12 +138,12 @@ impl<'a> Sites<'a> {
     fn asked(&self, at: usize) -> Option<Value> {
         let mut command = self.gateways[at].command(program());
         let said = Process::start(command.args(["aggregate", "status", "--json"])).finish(LIMIT);
-        // 3: the peer is down.
+        // Exit status 3: the peer is down.
         matches!(said.status.code(), Some(0 | 3))
             .then(|| serde_json::from_str(&said.output).ok())?
     }
 
-    /// What `tidegate aggregate status --json` says.
+    /// The output of `tidegate aggregate status --json`.
     ///
     /// # Panics
     ///
@@ -150,7 +153,7 @@ impl<'a> Sites<'a> {
         self.asked(at).expect("the gateway answers")
     }
 
-    /// Waits until both gateways have found each other.
+    /// Waits until both gateways are connected.
     pub fn connected(&self) {
         for at in [0, 1] {
             until("the peer", LIMIT, || (self.status(at)["peer"]["is_up"] == true).then_some(()));
@@ -158,10 +161,10 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// A gateway has a directory for its socket of its own.
+/// Gives a gateway its own directory for its socket.
 const OWN_RUN: &str = "mount -t tmpfs none /run &&";
 
-/// Makes a private key, and says the public one.
+/// Creates a private key; returns the public key.
 fn public_key(path: &PathBuf) -> String {
     let said = run(Command::new(program()).args(["aggregate", "key"]).arg(path), LIMIT);
     let mode = fs::metadata(path).expect("the key was made").permissions().mode();
@@ -170,11 +173,11 @@ fn public_key(path: &PathBuf) -> String {
 }
 
 impl Host {
-    /// Runs `act` on a thread of its own in the network of this host: its sockets are there.
+    /// Runs `act` on a new thread in this host's network namespace, where its sockets are created.
     ///
     /// # Panics
     ///
-    /// If `act` does, or the network is gone.
+    /// If `act` panics, or the namespace no longer exists.
     pub fn within<T: Send + 'static>(
         &self,
         act: impl FnOnce() -> T + Send + 'static,

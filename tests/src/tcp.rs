@@ -1,6 +1,7 @@
-//! Our TCP end point and the kernel's over a TUN device: what one sends must arrive at the other.
+//! Tidegate's TCP end point against the kernel's over a TUN device: data from one must arrive at
+//! the other.
 //!
-//! Between them lies a link of the core in each direction, as the lab's emulator has them.
+//! Between them is a link of the core in each direction, as in the lab's emulator.
 
 mod content;
 mod kernel;
@@ -22,38 +23,38 @@ use kernel::Kernel;
 use ours::Ours;
 use trace::Sample;
 
-/// What is to be tried; written in TOML.
+/// The setup of a test, in TOML.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Our end point.
+    /// Configuration of Tidegate's end point.
     #[serde(default)]
     pub endpoint: tcp::Config,
     /// The kernel's congestion control.
     #[serde(default = "reno")]
     pub congestion: String,
-    /// Whose SYN is first.
+    /// The end that opens the connection.
     #[serde(default)]
     pub opens: Side,
-    /// Bytes that our end point sends.
+    /// Bytes that Tidegate's end point sends.
     #[serde(default)]
     pub ours_sends: u64,
     /// Bytes that the kernel sends.
     #[serde(default)]
     pub kernel_sends: u64,
-    /// What lies between them, in either direction.
+    /// The link in each direction.
     #[serde(default)]
     pub link: LinkConfig,
-    /// Of the ECN-capable packets in either direction, one in so many is marked; zero for none.
+    /// One in so many ECN-capable packets is marked, in either direction; zero for none.
     #[serde(default)]
     pub mark_one_in: u32,
-    /// How often windows are looked at; never, if absent.
+    /// Interval of samples of the windows; no samples if absent.
     #[serde(default, deserialize_with = "interval")]
     pub trace: Option<Duration>,
-    /// What seeds the link.
+    /// Seed of the link.
     #[serde(default)]
     pub seed: u64,
-    /// How long it may take.
+    /// Time limit.
     #[serde(with = "units::duration")]
     pub limit: Duration,
 }
@@ -62,54 +63,55 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
-    /// Our end point.
+    /// Tidegate's end point.
     #[default]
     Ours,
     /// The kernel.
     Kernel,
 }
 
-/// How it went.
+/// The results of a test.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Outcome {
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// What arrived at our end point.
+    /// Data received by Tidegate's end point.
     pub at_ours: Received,
-    /// What arrived at the kernel's.
+    /// Data received by the kernel.
     pub at_kernel: Received,
-    /// Segments our end point sent, and of these copies.
+    /// Segments sent by Tidegate's end point, and how many of them were retransmissions.
     pub segments: (u64, u64),
-    /// Our end point's fast recoveries and timeouts.
+    /// Fast recoveries and timeouts of Tidegate's end point.
     pub recoveries: (u32, u32),
-    /// Segments that came to our end point marked, and ECN-Echoes it was sent.
+    /// Marked segments that Tidegate's end point received, and ECN-Echoes that it received.
     pub marks: (u64, u64),
-    /// How often our end point reduced its window for an ECN-Echo.
+    /// Number of times at which Tidegate's end point reduced its window for an ECN-Echo.
     pub reductions: u32,
-    /// Packets lost on the way to the kernel, and on the way to our end point.
+    /// Packets lost towards the kernel, and towards Tidegate's end point.
     pub lost: (u64, u64),
-    /// Segments the kernel sent again, while it was looked at.
+    /// Segments retransmitted by the kernel, while it was observed.
     pub kernel_retransmitted: u64,
-    /// Our sender's window over time.
+    /// The window of Tidegate's sender over time.
     pub trace: Vec<Sample>,
-    /// The kernel's.
+    /// The window of the kernel's sender over time.
     pub kernel_trace: Vec<Sample>,
 }
 
-/// Where the kernel's end is.
+/// Address of the kernel's end.
 const KERNEL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 84, 0, 1)), 5001);
 
-/// Where ours is: not where one before it was, which the kernel may still remember.
+/// Address of Tidegate's end. It differs from that of an earlier run, which the kernel may still
+/// remember.
 fn ours() -> SocketAddr {
     let port = 10_000 + std::process::id() % 50_000;
     SocketAddr::new(Ipv4Addr::new(10, 84, 0, 2).into(), u16::try_from(port).unwrap_or(10_000))
 }
 
-/// Tries it in this network namespace, on a TUN device of its own.
+/// Runs the test in this network namespace, on a new TUN device.
 ///
 /// # Errors
 ///
-/// If there can be no such device, or it takes longer than it may.
+/// If the device cannot be created, or the test exceeds its time limit.
 pub fn try_out(setup: &Setup) -> Result<Outcome, Box<dyn Error>> {
     let tun = Tun::create("tcp")?;
     for words in ["address add 10.84.0.1/24 dev tcp", "link set tcp up"] {

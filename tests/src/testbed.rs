@@ -1,4 +1,4 @@
-//! Two hosts and what is between them, each in a network namespace of its own.
+//! Two hosts and a machine between them, each in a network namespace of its own.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,31 +17,32 @@ use crate::wait::until;
 
 /// A host on the LAN, a host on the WAN, and between them a machine with the ports `lan` and `wan`.
 ///
-/// The machine in the middle forwards nothing until a test makes it. Both hosts are in one subnet
-/// and send what a wire would carry: whole checksums, no segmentation left to anybody else.
+/// The machine in the middle forwards nothing until a test starts a forwarder. Both hosts are in
+/// one subnet. They send frames as on a wire: with finished checksums, and without segmentation
+/// offload.
 #[derive(Debug)]
 pub struct Testbed {
-    /// Behind port `lan`.
+    /// The host at port `lan`.
     pub lan: Host,
-    /// In the middle.
+    /// The machine in the middle.
     pub middle: Host,
-    /// Behind port `wan`.
+    /// The host at port `wan`.
     pub wan: Host,
-    /// For the files of the test.
+    /// Folder for files of the test.
     pub folder: PathBuf,
-    /// What keeps their namespaces while nothing else runs there.
+    /// Processes that keep the namespaces alive while nothing else runs there.
     _keepers: [Process; 3],
-    /// Alone, or together with others that may run beside it.
+    /// The lock: exclusive, or shared with other test beds.
     _turn: File,
 }
 
-/// Which test beds there may be at the same time.
+/// The kind of lock of a test bed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Turn {
-    /// No other: for rates, delays and times, which test beds disturb in each other.
+    /// Exclusive: for rates, delays and times, which other test beds would disturb.
     Alone,
-    /// Others of this kind: for contents, counters, and comparisons within a test, at rates far below what the
-    /// machine can do.
+    /// Shared with others of this kind: for contents, counters, and comparisons within a test, at
+    /// rates far below the capacity of the machine.
     BesideOthers,
 }
 
@@ -49,28 +50,29 @@ pub enum Turn {
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: String,
-    /// Process that is there from the beginning to the end.
+    /// A process that exists from the beginning to the end.
     keeper: u32,
-    /// Its commands see the mounts of that process; else those of the machine.
+    /// `true`: commands see the mounts of that process. `false`: those of the machine.
     own_mounts: bool,
     /// Its IPv4 address, on interface `eth0`.
     pub v4: IpAddr,
     /// Its IPv6 address, on interface `eth0`.
     pub v6: IpAddr,
-    /// Its hardware address.
+    /// Its MAC address.
     pub mac: [u8; 6],
 }
 
 const PREFIX: &str = "tidegate-e2e-";
 
-/// Commands that give the machine in the middle an empty `/run`, and the `/sys` of its interfaces.
+/// Shell commands that give the machine in the middle an empty `/run`, and the `/sys` of its
+/// interfaces.
 const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &&";
 
-/// No system command of a set-up takes this long.
+/// Time limit of set-up commands, longer than any takes.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 impl Testbed {
-    /// A test bed, the only one on the machine; `None`, and a word on why, where there can be none.
+    /// An exclusive test bed. If this machine supports none, prints why and returns `None`.
     ///
     /// # Panics
     ///
@@ -80,7 +82,8 @@ impl Testbed {
         Self::in_turn(Turn::Alone)
     }
 
-    /// A test bed for its `turn`; `None`, and a word on why, where there can be none.
+    /// A test bed with the lock `turn`. If this machine supports none, prints why and returns
+    /// `None`.
     ///
     /// # Panics
     ///
@@ -127,7 +130,7 @@ impl Testbed {
         }
     }
 
-    /// Has the kernel forward in the middle, as a plain wire would.
+    /// Makes the kernel forward in the middle, like a plain wire.
     pub fn bridge(&self) {
         let middle = &self.middle.namespace;
         ip(&format!("-n {middle} link add bridge type bridge"));
@@ -137,7 +140,7 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
-    /// Another host, without a network; it is removed with the test bed. Its number is of no use.
+    /// Another host without a network, removed with the test bed. Its number is unused.
     pub(crate) fn another_host(&self, part: &str) -> Host {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);
@@ -162,13 +165,13 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         remove_all(|namespace| namespace.starts_with(&format!("{name}-")));
-        // What is left of it is in the way of nobody.
+        // A folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Host {
-    /// A UDP datagram from this host to `to`, over IPv4 or IPv6, as a frame to be.
+    /// The fields of a UDP datagram from this host to `to`, over IPv4 or IPv6.
     #[must_use]
     pub fn datagram(&self, to: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
         let at = |host: &Self, port| SocketAddr::new(if v6 { host.v6 } else { host.v4 }, port);
@@ -208,7 +211,7 @@ impl Host {
         keeper
     }
 
-    /// What the kernel says in `file` of `/proc/net` on this host.
+    /// The content of `file` in `/proc/net` on this host.
     ///
     /// # Panics
     ///
@@ -219,7 +222,8 @@ impl Host {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A command that runs `program` on this host. It is the process itself, not its parent.
+    /// A command that runs `program` on this host. The child process is the program itself, not its
+    /// parent.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -229,8 +233,9 @@ impl Host {
         command
     }
 
-    /// A command that runs `program` on this host by `ip netns exec`: in a mount namespace that ends with
-    /// the program and copies that of the machine. The command becomes the program; it does not fork.
+    /// A command that runs `program` on this host by `ip netns exec`. It then has a copy of the
+    /// machine's mount namespace, which ends with the program. The command becomes the program; it
+    /// does not fork.
     #[must_use]
     pub fn netns_exec(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("ip");
@@ -238,7 +243,7 @@ impl Host {
         command
     }
 
-    /// Runs a command of plain words on this host, to its end.
+    /// Runs a command, split at white space, on this host to its end.
     pub fn run(&self, words: &str) -> String {
         let mut words = words.split_whitespace();
         run(self.command(words.next().unwrap_or_default()).args(words), COMMAND_LIMIT)
@@ -250,8 +255,8 @@ impl Host {
         run(self.command("sh").args(["-c", &write]), COMMAND_LIMIT);
     }
 
-    /// Has this host send at most at `rate`, in the words of `tc`, as over a slow cable; `false`,
-    /// and a word on why, where the kernel cannot.
+    /// Limits the sending rate of this host to `rate`, in the notation of `tc`, like a slow cable.
+    /// If the kernel does not support it, prints why and returns `false`.
     #[must_use]
     pub fn slow_down(&self, rate: &str) -> bool {
         self.slow_down_at("eth0", rate)
@@ -269,12 +274,12 @@ impl Host {
         tc.status.success()
     }
 
-    /// Leaves checksums and segmentation to its interface, as hosts do by default.
+    /// Leaves checksums and segmentation to the interface, the default of hosts.
     pub fn offload(&self) {
         self.run("ethtool -K eth0 tx on tso on gso on");
     }
 
-    /// Bytes that came in on `interface`, headers included.
+    /// Bytes received on `interface`, including headers.
     ///
     /// # Panics
     ///
@@ -284,7 +289,7 @@ impl Host {
         self.received(interface)[1]
     }
 
-    /// Frames that came in on `interface`, and their bytes.
+    /// Frames received on `interface`, and their bytes.
     ///
     /// # Panics
     ///
@@ -322,7 +327,7 @@ fn counter(text: &str, start: &str, name: &str) -> Option<u64> {
     rows.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// The program under test: what `TIDEGATE_BIN` names, or else one built now.
+/// The program under test: the one in `TIDEGATE_BIN`, or else a fresh build.
 ///
 /// # Panics
 ///
@@ -361,7 +366,7 @@ fn try_ip(words: &str) -> Result<(), String> {
         .ok_or_else(|| failed(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Waits for a turn among the test beds of this process and of others; it ends with the file.
+/// Waits for the lock among the test beds of all processes. Dropping the file releases it.
 fn wait_for(turn: Turn) -> File {
     let path = env::temp_dir().join(format!("{PREFIX}turn"));
     let take = |file: &File| match turn {
@@ -372,15 +377,15 @@ fn wait_for(turn: Turn) -> File {
     file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Says, even where the output of passing tests is not shown, that a test does not run.
+/// Reports that a test is skipped, even if the output of passing tests is hidden.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // Nothing is left to do where there is nobody to tell.
+    // If standard error is closed, nobody can be informed.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
-/// Removes what tests left behind that were killed.
+/// Removes the namespaces and folders of killed tests.
 fn remove_abandoned() {
     remove_all(|name| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
@@ -389,21 +394,21 @@ fn remove_abandoned() {
     });
 }
 
-/// Removes the namespaces whose name `is` of ours.
+/// Removes the test namespaces whose name satisfies `is`.
 fn remove_all(is: impl Fn(&str) -> bool) {
     let Ok(entries) = fs::read_dir("/run/netns") else { return };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| is(name)).collect::<Vec<_>>().iter().for_each(|name| remove(name));
 }
 
-/// Removes a namespace of ours, and what still runs in it.
+/// Removes a test namespace, and kills the processes in it.
 fn remove(namespace: &str) {
     let inside = Command::new("ip").args(["netns", "pids", namespace]).output();
     let inside = inside.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     for pid in inside.unwrap_or_default().split_whitespace() {
-        // It may end by itself in between.
+        // It may end by itself meanwhile.
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
-    // It may never have come into being: a set-up can fail half-way.
+    // It may not exist, because a set-up can fail half-way.
     let _ = try_ip(&format!("netns delete {namespace}"));
 }

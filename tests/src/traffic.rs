@@ -1,4 +1,4 @@
-//! Real TCP between hosts: the program's own generators, which check every byte.
+//! Real TCP between hosts, by the program's own generators, which check every byte.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,27 +16,27 @@ pub struct Server {
     port: u16,
 }
 
-/// A transfer under way.
+/// A running transfer.
 #[derive(Debug)]
 pub struct Fetch(Process);
 
-/// How a transfer went.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Payload that came across.
+    /// Received payload bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration.
     pub time: Duration,
-    /// Whether all that was asked for came across.
+    /// `true` if all requested data arrived.
     pub complete: bool,
-    /// Whether every byte that came across is what it was.
+    /// `true` if every received byte was correct.
     pub intact: bool,
-    /// The longest it told of nothing more.
+    /// The longest time without progress.
     pub longest_pause: Duration,
 }
 
 impl Server {
-    /// Serves on `host` at `port`, sending with the congestion control `congestion`.
+    /// Starts a server on `host` at `port` with the congestion control `congestion`.
     ///
     /// # Panics
     ///
@@ -54,8 +54,8 @@ impl Server {
         Self { process, port }
     }
 
-    /// Fetches from this server at its `address`, on the host `to`; `more` are further words of
-    /// `tidegate traffic fetch`.
+    /// Starts a transfer from this server at its `address` to the host `to`. `more` are further
+    /// arguments of `tidegate traffic fetch`.
     #[must_use]
     pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
         let server = SocketAddr::new(address, self.port).to_string();
@@ -64,7 +64,7 @@ impl Server {
         Fetch(Process::start(&mut command))
     }
 
-    /// What it has said, for messages.
+    /// Its output, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         self.process.said()
@@ -72,31 +72,31 @@ impl Server {
 }
 
 impl Fetch {
-    /// The transfer that `process` makes and tells of.
+    /// The transfer performed by `process`.
     #[must_use]
     pub const fn of(process: Process) -> Self {
         Self(process)
     }
 
-    /// Payload that has come across so far.
+    /// Payload bytes received so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.progress().1
     }
 
-    /// When it last said how far it was, since its beginning, and the payload until then.
+    /// The time of the last progress report, since the start, and the payload until then.
     #[must_use]
     pub fn progress(&self) -> (Duration, u64) {
         self.0.lines().last().map_or((Duration::ZERO, 0), |line| told(line))
     }
 
-    /// The longest it has told of nothing more.
+    /// The longest time without progress so far.
     #[must_use]
     pub fn longest_pause(&self) -> Duration {
         longest_pause(self.0.lines().iter().map(String::as_str))
     }
 
-    /// Waits until this much more has come across.
+    /// Waits until this many more bytes have arrived.
     ///
     /// # Panics
     ///
@@ -112,7 +112,7 @@ impl Fetch {
     ///
     /// # Panics
     ///
-    /// If it takes longer than `limit`, or has nothing to tell.
+    /// If it takes longer than `limit`, or reports no result.
     #[must_use]
     pub fn finish(self, limit: Duration) -> Outcome {
         let finished = self.0.finish(limit);
@@ -134,7 +134,7 @@ impl Fetch {
     }
 }
 
-/// The longest that `lines` tell of nothing more.
+/// The longest time without progress in `lines`.
 fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, (Duration::ZERO, 0));
     for (at, bytes) in lines.map(told) {
@@ -146,7 +146,7 @@ fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     longest
 }
 
-/// When a line was told, since the beginning, and the payload until then.
+/// The time of a progress report, since the start, and the payload until then.
 fn told(line: &str) -> (Duration, u64) {
     let told = serde_json::from_str::<Value>(line).unwrap_or_default();
     let number = |name: &str| told[name].as_u64().unwrap_or(0);
@@ -154,7 +154,7 @@ fn told(line: &str) -> (Duration, u64) {
 }
 
 impl Outcome {
-    /// Payload bits per second.
+    /// Payload rate in bits per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let bits = u32::try_from(self.bytes / 125).map_or(f64::INFINITY, f64::from);

@@ -1,5 +1,5 @@
-//! Transfers between two hosts 52 ms apart through a gateway that may hold their ACKs, tried out in a
-//! lab and in the simulator by one file.
+//! A trial of ACK control: transfers between two hosts with a round trip of 52 ms. It runs in a lab
+//! and in the simulator from one file.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -19,57 +19,58 @@ use crate::wait::{now, pause};
 /// The rate of the policy, in bits per second.
 pub const RATE: f64 = 10e6;
 
-/// The gateway of a trial, and the hosts behind it and beyond it.
+/// The name of the gateway.
 pub const GATEWAY: &str = "edge";
-/// The host behind it.
+/// The host behind the gateway.
 pub const NEAR: &str = "near";
-/// The host beyond it, and its address.
+/// The host beyond the gateway, and its address.
 pub const FAR: (&str, &str) = ("far", "10.73.0.2");
 
-/// Long enough for whatever ends.
+/// A time limit above any duration.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Counters of TCP stacks that tell of what holding ACKs could do to senders.
+/// Counters of TCP stacks that show harm to senders by held ACKs.
 const COUNTERS: [&str; 5] =
     ["TCPTimeouts", "PAWSEstab", "TCPSpuriousRTOs", "TCPDSACKRecv", "TCPLostRetransmit"];
 
-/// What is tried.
+/// The parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// How the gateway reaches its ports, as a policy file names it.
+    /// The backend of the gateway, as named in policy files.
     pub backend: &'a str,
-    /// How senders are told: `none`, `postack`, `tcr`.
+    /// The ACK control: `none`, `postack` or `tcr`.
     pub signal: &'a str,
-    /// Where data goes: `up`, from behind the gateway, or `down`.
+    /// The direction of data: `up`, from behind the gateway, or `down`.
     pub way: &'a str,
     /// The senders' congestion control.
     pub congestion: &'a str,
-    /// Transfers at once.
+    /// Number of concurrent transfers.
     pub flows: u32,
-    /// Whether windows end at 64 KiB, or grow.
+    /// `true` limits windows to 64 KiB; otherwise they grow.
     pub short_windows: bool,
-    /// Seconds before figures are taken, and of figures.
+    /// Seconds of warm-up, and seconds of measurement.
     pub seconds: [u32; 2],
 }
 
-/// What came of it, after the first seconds.
+/// The results after the warm-up.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// Bits of payload that arrived per second, all transfers together.
+    /// Payload bits per second of all transfers.
     pub goodput: f64,
-    /// Jain's index of the transfers.
+    /// Jain's index over the transfers.
     pub jain: f64,
-    /// Bytes that waited at the gateway, on average over time.
+    /// Mean number of bytes that waited at the gateway.
     pub waiting: f64,
-    /// Packets that its policy dropped, from the beginning on.
+    /// Packets that its policy dropped since the start.
     pub drops: u64,
-    /// How often the gateway was kept waiting for so long that frames went past it.
+    /// Number of hangs of the gateway, during which frames bypassed it.
     pub hangs: u64,
-    /// What counters of TCP stacks counted, at both ends, from the beginning on.
+    /// The TCP counters of both ends since the start.
     pub counted: BTreeMap<String, u64>,
 }
 
-/// Two hosts 52 ms apart, and before the first of them a gateway with a policy in each direction.
+/// Two hosts with a round trip of 52 ms. The gateway is before the first of them, with a policy in
+/// each direction.
 #[must_use]
 pub fn topology(backend: &str, signal: &str, offload: &str) -> String {
     format!(
@@ -102,11 +103,11 @@ signal = "{signal}"
 }
 
 impl Trial<'_> {
-    /// In a lab of its own, between real hosts.
+    /// Runs the trial in a lab, between real hosts.
     ///
     /// # Panics
     ///
-    /// If a byte is not what it was, or the gateway is not as it is told to be.
+    /// If a byte is wrong, or the gateway is not in the expected state.
     #[must_use]
     pub fn live(&self, bed: &Testbed) -> Findings {
         let lab = Lab::up(bed, &topology(self.backend, self.signal, "wire"));
@@ -133,7 +134,7 @@ impl Trial<'_> {
         Findings { drops: drops(&status), hangs, counted, ..to.since(&from) }
     }
 
-    /// The server, and what is fetched from it for the whole time and a second.
+    /// The server, and the transfers from it, which last one second longer than the trial.
     fn fetches(&self, lab: &Lab) -> (Process, Vec<Fetch>) {
         let near = (NEAR, "10.73.0.1");
         let (from, to) = if self.way == "up" { (near, FAR) } else { (FAR, near) };
@@ -143,11 +144,11 @@ impl Trial<'_> {
         (server, (0..self.flows).map(fetch).collect())
     }
 
-    /// In the simulator, by the same file.
+    /// Runs the trial in the simulator, from the same file.
     ///
     /// # Panics
     ///
-    /// If it cannot be simulated.
+    /// If the simulation fails.
     #[must_use]
     pub fn simulated(&self, bed: &Testbed) -> Findings {
         let file = bed.file(&format!("{}.toml", self.signal), &self.scenario());
@@ -171,7 +172,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The topology of the lab, and what the simulator has to know besides.
+    /// The topology of the lab, with the tables that the simulator needs.
     fn scenario(&self) -> String {
         let Self { congestion, flows, seconds: [warmup, counted], .. } = self;
         let (from, to) = if self.way == "up" { (NEAR, FAR.0) } else { (FAR.0, NEAR) };
@@ -199,9 +200,10 @@ flows = {flows}
     }
 }
 
-/// Runs `turn` until as many turns as `N` count, and returns those.
+/// Repeats `turn` until `N` turns count, and returns these.
 ///
-/// A turn counts if no gateway hung in it. `hangs` reads the gateways' counter and no other result of the turn.
+/// A turn counts if no gateway hung in it. `hangs` reads the gateways' counter and no other result
+/// of the turn.
 ///
 /// # Panics
 ///
@@ -224,17 +226,17 @@ pub fn turns<T: Debug, const N: usize>(turn: impl Fn() -> T, hangs: impl Fn(&T) 
     })
 }
 
-/// How often the gateways of `them` hung.
+/// The number of hangs of all gateways.
 #[must_use]
 pub fn hangs(them: &[Findings]) -> u64 {
     them.iter().map(|it| it.hangs).sum()
 }
 
-/// Each of `all` at the same time.
+/// Runs a function on each of `all` at the same time.
 ///
 /// # Panics
 ///
-/// If one does.
+/// If one of them panics.
 pub fn side_by_side<T: Send, R: Send>(
     all: impl IntoIterator<Item = T>,
     what: impl Fn(T) -> R + Sync,
@@ -247,7 +249,7 @@ pub fn side_by_side<T: Send, R: Send>(
     })
 }
 
-/// What those counters of the kernel that tell of trouble have counted at both ends, added up.
+/// The TCP counters of trouble, summed over both ends.
 #[must_use]
 pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     let [near, far] = [NEAR, FAR.0].map(|host| lab.counters(host));
@@ -255,15 +257,15 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     COUNTERS.map(|name| (name.to_owned(), of(&near, name) + of(&far, name))).into()
 }
 
-/// Segments that either end took for old (RFC 7323, section 5) since `before`. Where the gateway hung,
-/// newer ones went past what it held: those do not count.
+/// Segments that either end rejected as old (RFC 7323, section 5) since `before`. If the gateway
+/// hung, newer segments overtook the held ones, so these rejections do not count.
 #[must_use]
 pub fn taken_for_old(lab: &Lab, before: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;
     if hung { 0 } else { counted(lab)["PAWSEstab"] - before["PAWSEstab"] }
 }
 
-/// Packets that policies dropped, of a status.
+/// Packets dropped by policies, according to a status.
 #[must_use]
 pub fn drops(status: &Value) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
@@ -271,11 +273,11 @@ pub fn drops(status: &Value) -> u64 {
     reasons.filter_map(|(_, n)| n.as_u64()).sum()
 }
 
-/// A trial at one instant.
+/// The state of a trial at one instant.
 struct Look {
     at: Instant,
     fetched: Vec<(Duration, u64)>,
-    /// Packets and bytes that left, and how long they had waited in all.
+    /// Departed packets and bytes, and their total waiting time.
     left: [f64; 2],
     waited: f64,
 }
@@ -292,7 +294,7 @@ impl Look {
         Self { at, fetched, left, waited: number("/waited_ns") / 1e9 }
     }
 
-    /// What happened since `from`.
+    /// The changes since `from`.
     fn since(&self, from: &Self) -> Findings {
         let rate = |((t1, b1), (t0, b0)): (&(Duration, u64), &(Duration, u64))| {
             float(8 * (b1 - b0)) / (*t1 - *t0).as_secs_f64()
@@ -303,7 +305,7 @@ impl Look {
         Findings {
             goodput: each.iter().sum(),
             jain: jain(&each),
-            // Little's law: bytes per second, times how long each waited.
+            // Little's law: bytes per second, times the mean waiting time.
             waiting: bytes / seconds * (self.waited - from.waited) / packets,
             drops: 0,
             hangs: 0,

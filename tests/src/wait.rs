@@ -1,8 +1,8 @@
-//! Waiting, always for a limited time.
+//! Waits that always have a time limit.
 
 use std::time::{Duration, Instant};
 
-/// The time, for measuring how long something took.
+/// The current time, for durations.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the tests of a live gateway live in real time")]
 pub fn now() -> Instant {
@@ -15,11 +15,11 @@ pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Asks again and again until there is an answer.
+/// Calls `answer` repeatedly until it returns a value.
 ///
 /// # Panics
 ///
-/// If there is none within `limit`; `what` then says what was waited for.
+/// If there is none within `limit`; the message then contains `what`.
 pub fn until<T>(what: &str, limit: Duration, mut answer: impl FnMut() -> Option<T>) -> T {
     let start = now();
     loop {

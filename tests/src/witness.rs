@@ -1,4 +1,5 @@
-//! Whether the machine kept everybody waiting while a test ran: then it is no test, and is tried again.
+//! Detects that the machine stood still while a test ran. A test that failed in this time is
+//! repeated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
@@ -11,40 +12,40 @@ use tidegate_dataplane::{Cpu, Wish, keep_time};
 use crate::testbed::{Testbed, Turn};
 use crate::wait::{now, pause};
 
-/// How often a test is tried where the machine disturbs it.
+/// Maximum number of runs of a disturbed test.
 const TURNS: u32 = 4;
 
-/// How often a witness looks at the time.
+/// Interval at which a witness thread reads the time.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits that are this much longer than they should be are the machine's: a witness is ahead of every
-/// process of a test and of every gateway, so nothing of ours can be why.
+/// A wait that is longer by this time means that the machine stood still. A witness has a higher
+/// priority than every process of a test and every gateway, so these cannot delay it.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Ahead of gateways, which have 10.
+/// Above the priority of gateways, 10.
 const PRIORITY: u8 = 20;
 
-/// How often a witness was late.
+/// Number of late wake-ups of witnesses.
 static STALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `test` in a test bed; if it panics, and the machine kept a processor from running meanwhile, again.
+/// Runs `test` in a test bed. Repeats it if it panics and a processor stood still meanwhile.
 ///
-/// What fails while the machine runs fails at once. It is tried four times at most.
+/// A failure without a standstill counts at once. There are at most four runs.
 ///
 /// # Panics
 ///
-/// As `test` does.
+/// If `test` panics.
 pub fn witnessed(test: impl Fn(&Testbed)) {
     watch();
     turns(|| attempt(Turn::Alone, &test));
 }
 
-/// The same at the same time as other such tests. Like [`witnessed`], it is tried again only after the machine stood
-/// still.
+/// The same, at the same time as other such tests. Like [`witnessed`], it repeats a test only after
+/// the machine stood still.
 ///
 /// # Panics
 ///
-/// As `test` does.
+/// If `test` panics.
 pub fn witnessed_beside_others(test: impl Fn(&Testbed)) {
     watch();
     turns(|| attempt(Turn::BesideOthers, &test));
@@ -58,7 +59,7 @@ fn attempt(turn: Turn, test: impl Fn(&Testbed)) -> Result<(), Failure> {
     outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
 }
 
-/// What a test that failed said, and how often the machine stood still.
+/// A failed run: its panic, and the number of standstills.
 struct Failure {
     panic: Box<dyn std::any::Any + Send>,
     stalls: u64,
@@ -74,7 +75,7 @@ fn turns(run: impl Fn() -> Result<(), Failure>) {
     }
 }
 
-/// Watches each processor, from the first call on.
+/// Starts a witness on each processor, at the first call.
 fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(begin_to_watch);
@@ -86,7 +87,7 @@ fn begin_to_watch() {
         thread::spawn(move || {
             let wish = Wish { realtime: Some(PRIORITY), cpu: Some(cpu), ..Wish::default() };
             let granted = keep_time(wish);
-            // One that others may keep waiting is no witness.
+            // Without real-time priority other processes may delay the thread, so it is no witness.
             while granted.realtime.is_some() {
                 let start = now();
                 pause(LOOK);
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
     use crate::wait::until;
 
-    /// Kills: witnesses on another processor, and such as count nothing.
+    /// Kills: witnesses on another processor; witnesses that count nothing.
     #[test]
     fn a_processor_that_runs_nothing_of_ours_is_seen() {
         watch();
@@ -116,7 +117,7 @@ mod tests {
             while granted.realtime.is_some() && start.elapsed() < 10 * LATE {}
             granted.realtime.is_some()
         };
-        // Witnesses may not all be at work yet when it stands still first.
+        // At the first standstill, some witnesses may not run yet.
         if thread::spawn(stand_still).join().unwrap() {
             until("a witness", Duration::from_secs(5), || {
                 thread::spawn(stand_still).join().unwrap();
@@ -125,7 +126,8 @@ mod tests {
         }
     }
 
-    /// How often a test runs that fails so many times, with so many stalls in each turn; whether it passes.
+    /// The number of runs of a test that fails `failures` times, with `stalls` standstills in each
+    /// run; and whether it passes.
     fn run(failures: u32, stalls: u64) -> (u32, bool) {
         let ran = Cell::new(0);
         let test = || {
@@ -137,7 +139,7 @@ mod tests {
         (ran.get(), passed)
     }
 
-    /// Kills: one more turn, whatever the machine did; turns without end.
+    /// Kills: another run regardless of the machine; an unlimited number of runs.
     #[test]
     fn only_what_the_machine_disturbed_is_tried_again() {
         assert_eq!(run(0, 9), (1, true));

@@ -1,4 +1,4 @@
-//! The simulator and this kernel agree: the same file, tried out in both.
+//! The simulator and this kernel agree: the same file, run in both.
 
 use tidegate_e2e::measure::median;
 use tidegate_e2e::trial::{Findings, Trial, hangs, side_by_side, turns};
@@ -8,14 +8,16 @@ on_each_backend! {
     goodput_and_what_waits_are_as_in_the_simulator
 }
 
-/// How far goodput may be from the simulator's, as a part of it.
+/// Maximum relative deviation of goodput from the simulator's.
 const GOODPUT: f64 = 0.05;
 
-/// How far what waits, as a part of a queue for each flow's, may be from the simulator's.
+/// Maximum deviation of the waiting data from the simulator's, relative to the waiting data with a
+/// queue for each flow.
 const WAITING: f64 = 0.02;
 
-/// 10 Mbit/s, 52 ms, four flows of CUBIC with windows of 64 KiB, data going up: a queue for each flow, and ACKs held.
-/// Compares the median of three turns with the simulation.
+/// A trial with 10 Mbit/s, 52 ms, and four upward flows of CUBIC with windows of 64 KiB. There are
+/// two variants: a queue for each flow, and held ACKs. Compares the median of three turns with the
+/// simulation.
 fn goodput_and_what_waits_are_as_in_the_simulator(bed: &Testbed, backend: &str) {
     let trial = |signal| Trial {
         backend,

@@ -1,5 +1,5 @@
-//! A thousand changes of policies one after the other under a stream of datagrams: each datagram that does not arrive
-//! is in one counter, of the gateway or of the kernel.
+//! A thousand consecutive policy changes under a stream of datagrams. Each missing datagram is in
+//! one counter, of the gateway or of the kernel.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,22 +17,22 @@ on_each_backend! {
     each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter
 }
 
-/// Changes, one after the other.
+/// Number of changes.
 const APPLIES: u32 = 1_000;
 
-/// On a busy machine, fewer changes that take this long are enough.
+/// On a busy machine, fewer changes suffice if they take this long.
 const LONG_ENOUGH: Duration = Duration::from_secs(4);
 
 const PORT: u16 = 9_000;
 
-/// Datagrams sent at once, and the interval between two batches.
+/// Number of datagrams in a batch, and the interval between batches.
 const BATCH: u32 = 64;
 const INTERVAL: Duration = Duration::from_micros(300);
 
-/// After the last datagram, the receiver waits this long for one more.
+/// The receiver ends when no datagram arrives for so long.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Two sets in turns: another name, another kind of queue, another action.
+/// Two alternating sets: they differ in a name, a kind of queue, and an action.
 fn policies(turn: u32) -> String {
     let (name, queue) =
         if turn.is_multiple_of(2) { ("one", "per-flow") } else { ("two", "drop-tail") };
@@ -47,7 +47,8 @@ fn policies(turn: u32) -> String {
     }
 }
 
-/// Kills: a swap that loses a packet without counting it; a count of a packet that was sent all the same.
+/// Kills: a swap that loses a packet without counting it; a drop counted for a packet that was
+/// sent.
 fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     bed: &Testbed,
     backend: &str,
@@ -79,7 +80,7 @@ fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     assert_eq!(missing, gateway_lost + kernel_lost, "{before}\n{after}");
 }
 
-/// Applies sets in turns over one connection to the control socket. Returns how many.
+/// Applies alternating sets over one connection to the control socket. Returns their number.
 fn apply_in_turns(process: u32, backend: &str) -> u32 {
     let socket = format!("/proc/{process}/root/run/tidegate.sock");
     let mut socket = BufReader::new(UnixStream::connect(socket).unwrap());
@@ -99,7 +100,7 @@ fn apply_in_turns(process: u32, backend: &str) -> u32 {
     applied
 }
 
-/// Reads an answer, which has to be a success.
+/// Reads an answer, which must report success.
 fn answered(socket: &mut BufReader<UnixStream>) {
     let (mut line, mut length) = (String::new(), 0);
     socket.read_line(&mut line).unwrap();
@@ -116,7 +117,8 @@ fn answered(socket: &mut BufReader<UnixStream>) {
     assert!(status.starts_with("HTTP/1.1 200"), "{status}{}", String::from_utf8_lossy(&body));
 }
 
-/// Datagrams that the kernels of the three hosts have dropped: at each interface, and at the socket of the receiver.
+/// Datagrams dropped by the kernels of the three hosts: at each interface, and at the receiver's
+/// socket.
 fn kernel_drops(bed: &Testbed) -> [u64; 5] {
     let at = |(host, name): (&Host, &str)| -> u64 {
         let text = host.run("cat /proc/net/dev");
@@ -140,7 +142,7 @@ fn kernel_drops(bed: &Testbed) -> [u64; 5] {
 struct Stream {
     ends: Ends,
     sender: std::thread::JoinHandle<u64>,
-    /// Received datagrams, and those that came after a later one.
+    /// Received datagrams, and the number of those that arrived after a later one.
     receiver: std::thread::JoinHandle<(u64, u64)>,
 }
 
@@ -173,7 +175,7 @@ impl Stream {
         let end = Arc::clone(&ends);
         let sender = bed.lan.within(move || {
             let socket = UdpSocket::bind((from, PORT)).unwrap();
-            // The kernel may reorder datagrams while it asks for the address of the next hop.
+            // The kernel may reorder datagrams while it resolves the next hop.
             socket.send_to(&0_u64.to_be_bytes(), (to, PORT)).unwrap();
             pause(SILENCE / 5);
             let mut sent = 1_u64;
@@ -199,7 +201,7 @@ impl Stream {
     }
 }
 
-/// Ends the sender when it is dropped, on a panic too.
+/// Ends the sender on drop, even by a panic.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {

@@ -14,10 +14,10 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A transfer must go on within this time. The heartbeat timeout is ten times as long.
+/// A transfer must continue within this time. The heartbeat timeout is ten times as long.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Payload that proves progress: more than can have arrived unnoticed before the last check.
+/// Payload that proves progress: more than can have arrived unnoticed before.
 const PROGRESS: u64 = 500_000;
 
 /// The policy file without its backend: the heartbeat does not time out during a test.
@@ -33,7 +33,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// The way a gateway enters its network namespace, which determines its mount namespace.
+/// The command that enters the network namespace, which determines the gateway's mount namespace.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// With a mount namespace of its own, which ends with it.
@@ -91,8 +91,8 @@ fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
     server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes])
 }
 
-/// Kills: programs that end with a mount namespace; a gateway that does not replace the programs of its
-/// predecessor; frames dropped until the heartbeat times out.
+/// Kills: programs that end with a mount namespace. A gateway that does not replace the programs of
+/// its predecessor. Frames dropped until the heartbeat times out.
 fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let mut passed = 0;
@@ -101,7 +101,7 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
         assert_eq!(gateway.alarms(), "[]", "{by:?}");
         assert!(gateway.bypassed("no_socket") >= Some(passed), "{by:?}: the count goes on");
         assert_eq!(gateway.bypassed("silent"), Some(0), "{by:?}");
-        // It holds the rate: 2 MB at 20 Mbit/s take 0.8 s.
+        // The rate is in force: 2 MB at 20 Mbit/s take 0.8 s.
         let start = now();
         assert!(fetch(bed, &server, "2 MB").finish(LIMIT).intact);
         assert!(start.elapsed() > Duration::from_millis(750), "{by:?}: {:?}", start.elapsed());

@@ -12,13 +12,13 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Before connections have found their rate, nothing is measured.
+/// Nothing is measured until connections have found their rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// Of the link.
+/// Rate of the link in Mbit/s.
 const RATE: f64 = 12.0;
 
-/// What is left of the link, 4 Mbit/s, goes 1 to 3.
+/// The remaining 4 Mbit/s of the link are divided 1 to 3.
 const CLASSES: &str = r#"
 rate = { down = "12 Mbit/s" }
 
@@ -62,10 +62,11 @@ fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbe
     }
 }
 
-/// `office` says what the office has, in Mbit/s, of what the link carries; the guests have the rest.
+/// Checks the shares of classes. `office` computes the expected rate of the office, in Mbit/s, from
+/// the rate of the whole link. The guests have the remainder.
 ///
-/// A link that carries 95 % of its rate or less does not hold what it promises. Where the machine stands still it may;
-/// then the test is tried again. Of three spans the median decides.
+/// A link with 95 % of its rate or less cannot keep its guarantees. This happens if the machine
+/// stands still, and the test is then repeated. The median of three periods decides.
 fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: impl Fn(f64) -> f64) {
     pause(WARM_UP);
     let parts = |_| {
@@ -82,7 +83,7 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
     assert!(kept, "{spans:?} Mbit/s, {}", gateway.status());
 }
 
-/// Two addresses saturate both directions in a priority class, and two others ping within a guarantee.
+/// Two addresses saturate both directions in a priority class. Two others ping within a guarantee.
 /// ARP and neighbour discovery belong to no class.
 const FLOODED: &str = r#"
 rate = { up = "6 Mbit/s", down = "4 Mbit/s" }

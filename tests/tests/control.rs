@@ -1,4 +1,5 @@
-//! The control socket of a running gateway: what others do to the process keeps no operator out.
+//! The control socket of a running gateway stays available to operators, in spite of faults and
+//! attacks.
 
 use std::fs::{self, File};
 use std::io::pipe;
@@ -22,14 +23,15 @@ fn web(mean: &str) -> String {
     )
 }
 
-/// Kills: a log line by `eprintln!`, which panics; a subscriber that reports its failures on stderr.
+/// Kills: a log line by `eprintln!`, which panics; a subscriber that reports its own failures on
+/// stderr.
 fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
     let (reader, closed) = pipe().expect("a pipe");
     drop(reader);
     let full = File::options().write(true).open("/dev/full").expect("/dev/full");
     for errors in [Stdio::from(closed), Stdio::from(full)] {
         let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &[], errors);
-        // Both a good file and a broken one have lines in the log.
+        // Both a valid file and a broken one cause log lines.
         gateway.reload(backend, &web("6 Mbit/s"));
         let _ = bed.file("policies.toml", "broken");
         gateway.signal("HUP");
@@ -47,15 +49,15 @@ fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
     }
 }
 
-/// As many as the attacker of an unprivileged user has had.
+/// As many connections as an unprivileged attacker has opened.
 const IDLE: usize = 1_100;
 
-/// Kills: connections without a bound, which use up all descriptors.
+/// Kills: an unlimited number of connections, which uses up all descriptors.
 fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
     let metrics = ["--metrics", "127.0.0.1:9123"];
     let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
     bed.middle.run("ip link set lo up");
-    // The usual number of descriptors of a process.
+    // The default descriptor limit of a process.
     let usual = format!("prlimit --pid {} --nofile=1024:1024", gateway.id());
     bed.middle.run(&usual);
     let open = format!(
@@ -80,7 +82,7 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
     gateway.stop();
 }
 
-/// Kills: a file that is applied but not written; one that is written beside the file of the start.
+/// Kills: a file that is applied but not saved; a file saved beside the original one.
 fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, &web("5 Mbit/s"));
     let own = bed.folder.join("policies.toml");

@@ -1,4 +1,5 @@
-//! Half of what a class carries is UDP: senders that are told by their ACKs, and such as nobody can tell.
+//! Half of a class is UDP, which ACK control cannot slow down; the other half is ACK-controlled
+//! TCP.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// From whom to whom, up and down; of each its name and its address.
+/// Sender and receiver, with names and addresses, for up and down.
 const WAYS: [[(&str, &str); 2]; 2] = [[(NEAR, "10.73.0.1"), FAR], [FAR, (NEAR, "10.73.0.1")]];
 
-/// Where datagrams go.
+/// Destination port of the datagrams.
 const PORT: &str = "9";
 
-/// Flows of TCP each way, and of UDP; what each of TCP sends, and payload of each of UDP in a second: together, as
-/// frames, a tenth more than half of the rate, so that some always waits.
+/// Number of flows of each protocol and direction, and bytes of each TCP flow. UDP and TCP together
+/// offer a tenth more than half of the rate, as frames, so data always waits.
 const FLOWS: usize = 2;
 const BYTES: u64 = 2_500_000;
 const PAYLOAD: &str = "330000";
@@ -28,34 +29,37 @@ const PAYLOAD: &str = "330000";
 const TCP: (f64, f64) = (1_448.0, 1_514.0);
 const UDP: (f64, f64) = (1_000.0, 1_042.0);
 
-/// What is left out, so that slow start is over, and what counts.
+/// The ignored start, in which slow start ends, and the measured period.
 const SPANS: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(4)];
 
-/// What comes is told each 100 ms, and a timeout is 200 ms at least after a round trip of 52.
+/// Progress is reported every 100 ms. A timeout takes at least 200 ms after a round trip of 52 ms.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What holds the rate: the profile of the policy, or the ceiling of its class; and how far from half of it a part may be.
+/// The mechanism that limits the rate: the policy's profile, or the ceiling of its class. Then the
+/// permitted deviation of a share from one half.
 const HELD: [([&str; 2], f64); 2] =
     [(["10 Mbit/s", "20 Mbit/s"], 0.035), (["20 Mbit/s", "10 Mbit/s"], 0.07)];
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 struct Findings {
-    /// Parts of the rate that TCP and UDP got up, and down.
+    /// Shares of the rate that TCP and UDP got, up and down.
     up: [f64; 2],
     down: [f64; 2],
     longest_pause: Duration,
     dropped: u64,
-    /// Timeouts, and segments taken for old.
+    /// Timeouts, and segments rejected as old.
     timeouts: u64,
     old: u64,
     hangs: u64,
 }
 
-/// Each gets half, but for little: ACKs of the other way are in the same class, and where its ceiling holds
-/// the rate, TCP's queue there is empty for moments. Nothing is dropped, for what is too much fits the queue.
+/// Each gets nearly half. ACKs of the other direction are in the same class, and TCP's queue is
+/// briefly empty if the ceiling limits the rate. Nothing is dropped, because the excess fits into
+/// the queue.
 ///
-/// Kills: datagrams that wait counted with the data whose senders were called for, which closes the gate.
+/// Kills: waiting datagrams counted together with requested data, which closes the gate of ACK
+/// control.
 fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
     let turn = || side_by_side(HELD, |(held, _)| mixed(bed, &topology(backend, held)));
     let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();
@@ -70,7 +74,7 @@ fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Transfers and datagrams both ways at once, all in one policy and one class.
+/// Runs transfers and datagrams in both directions at once, in one policy and one class.
 fn mixed(bed: &Testbed, topology: &str) -> Findings {
     let lab = Lab::up(bed, topology);
     let before = counted(&lab);
@@ -129,7 +133,8 @@ fn flood(lab: &Lab, from: &str, to: &str) -> Process {
     mix(lab, from, &["flood", &format!("{to}:{PORT}"), PAYLOAD, "60"])
 }
 
-/// Two hosts 52 ms apart, and before the first a gateway with a class and a policy in each direction.
+/// Two hosts with a round trip of 52 ms. The gateway is before the first of them, with a class and
+/// a policy in each direction.
 fn topology(backend: &str, [mean, ceiling]: [&str; 2]) -> String {
     format!(
         r#"

@@ -9,25 +9,25 @@ use tidegate_e2e::{Lab, Process, Testbed, witnessed};
 
 const ROUTES: usize = 100;
 
-/// Echo requests on each route.
+/// Number of echo requests on each route.
 const PINGS: usize = 50;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Milliseconds that packets of route `n` travel.
+/// Delay of route `n` in milliseconds.
 fn delay(n: usize) -> f64 {
     f64::from(u32::try_from(n + 1).unwrap())
 }
 
-/// Kinds of routes by loss.
+/// Number of different losses.
 const LOSSES: usize = 5;
 
-/// Percent of the packets of route `n` that are lost.
+/// Loss of route `n` in percent.
 const fn loss(n: usize) -> usize {
     n % LOSSES
 }
 
-/// From one host to each of a hundred; the way back is the same for all, and takes no time.
+/// Routes from one host to each of a hundred others. The common way back has no delay.
 fn topology() -> String {
     let mut text = "[[host]]\nname = \"center\"\n".to_owned();
     for n in 0..ROUTES {
@@ -43,7 +43,7 @@ fn topology() -> String {
         + "[[route]]\nto = \"center\"\n"
 }
 
-/// Round-trip times in milliseconds of the echoes that came back on each route.
+/// Round-trip times in milliseconds of the echoes on each route.
 fn echoes(lab: &Lab) -> Vec<Vec<f64>> {
     let ping = |n: usize| {
         let mut command = lab.on("center");
@@ -67,8 +67,8 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Whether `lost` of what was sent on these routes is what their losses say, within three standard
-/// deviations; nothing may be where nothing should.
+/// Returns `true` if the `lost` packets on these routes match their losses within three standard
+/// deviations. Routes without loss must not lose any.
 fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
     let real = |n: usize| f64::from(u32::try_from(n).unwrap());
     let chances = || routes.iter().map(|n| real(loss(*n)) / 100.0);

@@ -1,5 +1,5 @@
-//! User packets in the datagrams of a trunk, over a path that carries less than the interfaces do; and tunnels that
-//! cross the gateway with the usual offloads of their hosts.
+//! User packets in the datagrams of a trunk, over a path with a smaller MTU than the interfaces.
+//! And tunnels through the gateway with the default offloads of their hosts.
 
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -21,21 +21,22 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Two sites: a user, a gateway and a router each, and between the routers a cable for 1400 bytes.
+/// Two sites with a user, a gateway and a router each. The cable between the routers has an MTU of
+/// 1400 bytes.
 struct Sites<'a> {
     name: String,
     folder: &'a Path,
-    /// Gateways, and what puts tags on for routers.
+    /// Gateways, and the processes that add VLAN tags for routers.
     processes: Vec<Process>,
 }
 
-/// What is there: the user, gateway and router of each site.
+/// The user, gateway and router of each site.
 const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
 
-/// The VLAN that datagrams may be in.
+/// The VLAN of tagged datagrams.
 const VLAN: &str = "7";
 
-/// What the cable between the routers carries.
+/// The MTU of the cable between the routers.
 const PATH: u64 = 1_400;
 
 impl Drop for Sites<'_> {
@@ -117,7 +118,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Has routers send what is for the ends of the trunk in the VLAN, and take what comes in it.
+    /// Makes routers use the VLAN for packets to and from the ends of the trunk.
     fn tag(&mut self, v6: bool) {
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let wan = self.said(gateway, "cat /sys/class/net/wan/address");
@@ -132,7 +133,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Starts both gateways, whose trunk is over IPv4 or IPv6, and waits until they know each other.
+    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits for their session.
     fn begin(&mut self, backend: &str, v6: bool, tagged: bool) {
         let key = self.folder.join("carried.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
@@ -142,7 +143,7 @@ impl<'a> Sites<'a> {
         }
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let (local, peer) = (at(site, "77", v6), at(3 - site, "77", v6));
-            // What tags knows packets only, and no questions for an address.
+            // The tagging process handles packets only and answers no ARP requests.
             let (hop, vlan) = match tagged {
                 true => {
                     (self.said(router, "cat /sys/class/net/in/address"), format!("vlan = {VLAN}"))
@@ -202,7 +203,7 @@ trunk = "t"
         self.folder.join(format!("{gateway}.sock")).display().to_string()
     }
 
-    /// What a gateway says of its trunk.
+    /// The trunk report of a gateway.
     fn ask(&self, gateway: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["--socket", &self.socket(gateway), "trunks", "--json"]);
@@ -210,8 +211,8 @@ trunk = "t"
         serde_json::from_str::<Value>(&said).ok().map(|it| it["trunks"][0].clone())
     }
 
-    /// What `ping` from the first user or the second to the other says when this many bytes of payload may
-    /// not be fragmented.
+    /// The output of `ping` from the first or second user to the other, with this payload and DF
+    /// set.
     fn ping(&self, from: usize, v6: bool, payload: u64) -> String {
         let other = 2 - from;
         let (family, to) =
@@ -241,7 +242,7 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     });
 }
 
-/// Kills: tags of the WAN forgotten in datagrams, or looked for in those that come.
+/// Kills: tags of the WAN missing in datagrams, or expected in received ones.
 #[test]
 fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
     witnessed_beside_others(|bed| {
@@ -293,16 +294,18 @@ fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
         for way in ["sent_packets", "received_packets"] {
             assert!(carried[way].as_u64() > Some(700), "{backend}: {trunk}");
         }
-        // Routers say that the other end is unreachable until it has started. That counts as from a stranger.
+        // Until the other end has started, routers report it as unreachable. This counts as from a
+        // stranger.
         let mut refused = trunk["other_end"]["refused"].clone();
         let _ = refused.as_object_mut().expect("counts").remove("stranger");
         assert_eq!(refused, serde_json::json!({}), "{trunk}");
     }
 }
 
-/// Tunnels inside one another: for each, the family of its outer addresses and its options.
+/// Nested tunnels: for each, the IP version of its outer addresses (`true` for IPv6) and its
+/// options.
 ///
-/// The kernel has VXLAN nearly everywhere. Other kinds are tested byte by byte in `tidegate-wire`.
+/// Nearly every kernel has VXLAN. Other kinds are tested byte by byte in `tidegate-wire`.
 const TUNNELS: [&[(bool, &str)]; 4] = [
     &[(false, "dstport 4789 udpcsum")],
     &[(false, "dstport 8472")],
@@ -318,7 +321,7 @@ profile = { mean = "200 Mbit/s" }
 action = "shape"
 "#;
 
-/// Builds `tunnels` between the hosts. Returns the inner address of the host on the WAN.
+/// Creates `tunnels` between the hosts. Returns the inner address of the WAN host.
 fn tunnel(bed: &Testbed, tunnels: &[(bool, &str)]) -> IpAddr {
     for (from, to, last) in [(&bed.lan, &bed.wan, 1), (&bed.wan, &bed.lan, 2)] {
         let mut under = "eth0".to_owned();
@@ -350,10 +353,11 @@ fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
     }
 }
 
-/// The hosts leave checksums and segmentation to their interfaces, and the ports merge what arrives.
+/// The hosts leave checksums and segmentation to their interfaces, and the ports merge what
+/// arrives.
 ///
-/// Kills: super-packets in tunnels given to the kernel whole, inner or outer checksums left unfinished: no transfer
-/// completes.
+/// Kills: super-packets in tunnels passed to the kernel whole. Inner or outer checksums left
+/// unfinished. With either, no transfer completes.
 fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         host.offload();
@@ -376,7 +380,7 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
         let status = gateway.status();
         let context = format!("{backend}, {tunnels:?}: {status}");
         let now = of_ports(&status, "split");
-        // The kernel of a host makes no super-packets for a tunnel in a tunnel.
+        // A host's kernel makes no super-packets for nested tunnels.
         assert_eq!(now > split, backend == "af-packet" && tunnels.len() == 1, "{context}");
         split = now;
         assert_eq!(status["alarms"], serde_json::json!([]), "{context}");
@@ -402,7 +406,7 @@ fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     inner
 }
 
-/// Kills: no look behind the second tunnel, an alarm that does not say what helps.
+/// Kills: a check that ends at the second tunnel; an alarm without the remedy.
 #[test]
 fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     witnessed_beside_others(|bed| {
@@ -418,9 +422,10 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     });
 }
 
-/// Datagrams that a filter behind the port drops, beside a transfer.
+/// A filter at the port drops datagrams of one flow, beside a transfer.
 ///
-/// Kills: a refused frame that keeps its place in front of the others (64 attempts for each), a flow that is not named.
+/// Kills: a refused frame that stays before the others (64 attempts for each); a flow that is not
+/// named.
 #[test]
 fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
     witnessed_beside_others(|bed| {

@@ -1,4 +1,4 @@
-//! What the gateway does to frames, seen byte for byte at the receiver.
+//! The gateway's changes to frames, verified byte for byte at the receiver.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a frame that does not come is waited for.
+/// Time to wait for a frame that must not arrive.
 const ENOUGH: Duration = Duration::from_millis(500);
 
-/// A policy that holds all traffic at a rate it never reaches here.
+/// A policy that shapes all traffic at a rate above that of these tests.
 const SHAPED: &str = r#"
 [[policy]]
 name = "all"
@@ -34,7 +34,7 @@ profile = { mean = "100 Mbit/s" }
 action = "shape"
 "#;
 
-/// Sends `frames` from the LAN and expects `expected` at the WAN, in this order and nothing else
+/// Sends `frames` from the LAN. Expects `expected` at the WAN, in this order, and no other frame
 /// that ends like one of them.
 fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let recorder = Recorder::start(&bed.wan);
@@ -66,7 +66,8 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
             frame.link = vlans.iter().map(|id| Link::vlan(*id)).collect();
             frame
         };
-        // One by one: frames with different tags are of different flows, which may pass one another.
+        // Frames are sent one by one: different tags mean different flows, which may overtake each
+        // other.
         for frame in (0..).zip(&tags).map(tagged) {
             let frame = [frame];
             crosses(bed, &frame, &frame, &gateway.said());
@@ -76,7 +77,7 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
 
 fn frames_of_any_ethertype_cross_byte_for_byte(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHAPED);
-    /// For local experiments (IEEE 802, section 9.2.3), and one for a length of its own.
+    /// An ethertype for local experiments (IEEE 802, section 9.2.3), and one that is a length.
     const ETHERTYPES: [u16; 2] = [0x88b5, 60];
     let frame = |ethertype| Frame {
         source: bed.lan.mac,
@@ -104,7 +105,8 @@ action = "police-drop"
         frame
     };
     let seven: Vec<Frame> = (0..10).map(|n| on(7, n)).collect();
-    // Each is 1,000 bytes long: five are in profile, and 8 kbit/s make no sixth within a second.
+    // Each is 1,000 bytes long. Five are in profile, and 8 kbit/s do not allow a sixth within a
+    // second.
     assert_eq!(seven[0].bytes().len(), 1_000);
     crosses(bed, &seven, &seven[..5], &gateway.said());
     let eight: Vec<Frame> = (10..20).map(|n| on(8, n)).collect();
@@ -114,7 +116,7 @@ action = "police-drop"
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
 }
 
-/// A limit for answers of name servers, as in `examples/isp.toml`.
+/// A limit for answers of DNS servers, as in `examples/isp.toml`.
 const AMPLIFIERS: &str = r#"
 [[policy]]
 name = "amplifiers"
@@ -125,7 +127,8 @@ action = "police-drop"
 
 /// Both fragments of datagram `n` from port 53, or only the second one.
 fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
-    // The largest multiple of 8 that an IPv6 packet of 1,500 bytes has room for behind a fragment header.
+    // The largest multiple of 8 that fits into an IPv6 packet of 1,500 bytes behind a fragment
+    // header.
     let (len, udp) = (1_448, 8);
     let part = |offset: u16, len: usize| {
         let mut frame = bed.lan.datagram(&bed.wan, v6, (53, 4_000), &vec![0xa5; len]);
@@ -139,7 +142,8 @@ fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
     first.into_iter().chain([part(offset, len)]).collect()
 }
 
-/// Sends the frames, and expects that the policy takes all of them and drops those beyond its profile.
+/// Sends the frames. Expects that they all match the policy, and that it drops those beyond its
+/// profile.
 fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let count = |status: &Value| {
         let at = &status["aggregates"][0];
@@ -158,7 +162,7 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let after = count(&gateway.status());
     let (conforming, drops) = (after.1 - before.1, after.2 - before.2);
     assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
-    // No more than the burst and what the rate allows meanwhile; the shorter the frames, the more of them.
+    // At most the burst and the tokens of the elapsed time. Short frames fill this completely.
     let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
     let allowed = 15_140 + begin.elapsed().as_micros() * 5 / 8;
     let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
@@ -170,7 +174,7 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
 }
 
-/// Kills: ports of first fragments left out; no look-up of the first fragment.
+/// Kills: missing ports of first fragments; later fragments that do not look up the first.
 fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -180,7 +184,7 @@ fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(0));
 }
 
-/// Kills: the setting not read; a change that needs a restart.
+/// Kills: a setting that is not read; a change that needs a restart.
 fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -195,8 +199,8 @@ fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, ba
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(620));
 }
 
-/// Kills: IP protocol 0, a PPP protocol field of one byte, SNAP, a priority tag, or a length beyond the frame,
-/// by which packets of a host escape its policy.
+/// Kills a way for packets to escape the policy of their host: IP protocol 0, a PPP protocol field
+/// of one byte, SNAP, a priority tag, or a length beyond the frame.
 fn a_policy_for_a_host_has_all_its_ip_packets(bed: &Testbed, backend: &str) {
     let source = bed.lan.v4;
     let gateway = bed.gateway(
@@ -230,7 +234,7 @@ action = "police-drop"
         [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
     let recorder = Recorder::start(&bed.wan);
     send(&bed.lan, &escapes);
-    // A frame that no policy is for shows that those before it have crossed, or never will.
+    // A frame without a policy shows that all earlier frames have crossed or were dropped.
     let last = bed.lan.datagram(&bed.wan, true, (5_000, 9), &[7; 64]).bytes();
     send(&bed.lan, std::slice::from_ref(&last));
     let is_ours = |frame: &[u8]| frame == last || escapes.iter().any(|it| it == frame);
@@ -245,7 +249,7 @@ action = "police-drop"
     until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
 }
 
-/// Kills: the second tag not read, or read from the first; `{ inner }` that matches any tag.
+/// Kills: the second tag not read, or read from the first tag; an `{ inner }` that matches any tag.
 fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,
@@ -289,7 +293,8 @@ mark = { in = "AF11", out = "AF13" }
         frame.ip_mut().iter_mut().for_each(|ip| ip.dscp = if n < 10 { af11 } else { af13 });
         frame
     };
-    // Each is 1,000 bytes long: ten are in profile, and 8 kbit/s make no eleventh within a second.
+    // Each is 1,000 bytes long. Ten are in profile, and 8 kbit/s do not allow an eleventh within a
+    // second.
     assert!(frames.iter().all(|frame| frame.bytes().len() == 1_000));
     let expected: Vec<Frame> = frames.iter().enumerate().map(marked).collect();
     crosses(bed, &frames, &expected, &gateway.said());
@@ -319,15 +324,15 @@ queue = "per-flow"
     }
 }
 
-/// Frames and bytes of one direction, by the ways that a frame can take.
+/// Frames and bytes of one direction, by their path.
 #[derive(Debug)]
 struct Ways {
     through: [u64; 2],
     idle: [u64; 2],
     silent: [u64; 2],
-    /// While the gateway started.
+    /// Bypassed while the gateway started.
     told: [u64; 2],
-    /// The counts of the interface.
+    /// The counters of the interface.
     interface: [u64; 2],
 }
 
@@ -359,10 +364,10 @@ impl Ways {
     }
 }
 
-/// Frames cross a gateway with nothing to manage, then one with a policy, then one that is silent.
+/// Frames cross a gateway with nothing to manage, then one with a policy, then one that hangs.
 ///
-/// Kills: one count for both kinds of bypass; bytes that do not count; a stale drop for the copy that a packet
-/// socket receives of each bypassed frame.
+/// Kills: one counter for both kinds of bypass. Bytes that are not counted. A stale drop for the
+/// copy of a bypassed frame in a packet socket.
 fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     const IDLE: u16 = 300;
     const THROUGH: u16 = 200;
@@ -390,7 +395,7 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     pause(ENOUGH);
     cross(IDLE + THROUGH..IDLE + THROUGH + SILENT);
     gateway.signal("CONT");
-    // Frames of the hosts themselves, such as neighbour discovery, count as well.
+    // Frames of the hosts' kernels, such as neighbour discovery, count as well.
     let found = until("the counts to agree", LIMIT, || {
         let now = ways();
         let found = [0, 1].map(|n| now[n].since(&before[n]));

@@ -13,7 +13,7 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Data of 30 segments waits for a quarter of a second.
+/// The data of 30 segments waits for a quarter of a second.
 const POLICY: &str = r#"
 [[policy]]
 name = "all"
@@ -26,12 +26,12 @@ signal = "postack"
 const MSS: u32 = 1_000;
 const SEGMENTS: u32 = 30;
 
-/// Two addresses unknown to any kernel, so that no kernel answers.
+/// A script between two addresses that belong to no kernel, so no kernel answers.
 struct Script<'a> {
     bed: &'a Testbed,
     v6: bool,
     port: u16,
-    /// Of frames that have arrived at the LAN and at the WAN.
+    /// Recorders of the frames that arrive at the LAN and at the WAN.
     recorders: [Recorder; 2],
 }
 
@@ -52,7 +52,7 @@ impl<'a> Script<'a> {
         let mut frame = Frame::tcp(ends[from], ends[1 - from]);
         (frame.source, frame.destination) = (hosts[from].mac, hosts[1 - from].mac);
         if let Some(tcp) = frame.tcp_mut() {
-            // 12,800 bytes, less than the data in flight: ACK control does not reduce it.
+            // 12,800 bytes, less than the data in flight, so ACK control does not reduce it.
             (tcp.seq, tcp.ack, tcp.window) = (seq, ack, 100);
             (tcp.high_flags, tcp.flags) = (flags[0], TcpFlags(flags[1]));
             tcp.options.extend([1, 1, 8, 10]);
@@ -83,7 +83,7 @@ impl<'a> Script<'a> {
         let _ = self.recorders[1].frames(1, LIMIT, |frame| frame == data[0]);
     }
 
-    /// Sends `frames` and waits for as many of this connection beyond those that arrived before.
+    /// Sends `frames`, and waits for the same number of further frames of this connection.
     fn crosses(&self, from: usize, frames: &[Frame]) -> Vec<Vec<u8>> {
         let port = self.port.to_be_bytes();
         let at = if self.v6 { 54 } else { 34 } + if from == 0 { 0 } else { 2 };
@@ -132,7 +132,7 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
         script.opens([[0; 2]; 2], &[]);
         let ack = |n| script.segment(1, (1, 1 + n * MSS), [0, TcpFlags::ACK], &[]);
         let _ = script.crosses(1, &[ack(20), ack(30)]);
-        // The bound on a hold is a second.
+        // An ACK is held for a second at most.
         until("all that is held to depart", LIMIT, || {
             held(&gateway.status(), "held").eq(&0).then_some(())
         });

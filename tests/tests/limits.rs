@@ -11,7 +11,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A class, a policy, a policy that holds ACKs, and a policy fast enough for a stalled receiver.
+/// A class, a policy, a policy with ACK control, and a policy fast enough for a stalled receiver.
 const SHARED: &str = r#"
 rate = { down = "40 Mbit/s" }
 

@@ -15,7 +15,7 @@ fn table_1() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/table1.toml").display().to_string()
 }
 
-/// Which policy `tidegate explain` says a packet from `src` to `dst` belongs to.
+/// The policy of a packet from `src` to `dst`, according to `tidegate explain`.
 fn policy(src: &str, dst: &str, more: &[&str]) -> Option<String> {
     let mut command = Command::new(program());
     command.args(["explain", &table_1(), "--json", "--src", src, "--dst", dst]).args(more);

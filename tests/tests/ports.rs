@@ -1,4 +1,5 @@
-//! Ports as they are on real hosts: with offloads, of any MTU, taken, cut, gone, under fire.
+//! Ports as on real hosts: with offloads, with any MTU, already in use, disconnected, removed, and
+//! under attack.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ profile = { mean = "500 Mbit/s", burst = "1 MB" }
 action = "shape"
 "#;
 
-/// Fetches both ways over IPv4 and IPv6, where every byte must come as it was sent.
+/// Fetches in both directions over IPv4 and IPv6. Every byte must arrive unchanged.
 fn transfers_are_intact(bed: &Testbed, server: &Server, gateway: &Gateway<'_>) {
     for address in [bed.wan.v4, bed.wan.v6] {
         for way in [&["--bytes", "5 MB"][..], &["--bytes", "5 MB", "--upload"]] {
@@ -50,7 +51,7 @@ fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Kills: a doctor that does not look at addresses; one that looks at those of the other port.
+/// Kills: a `doctor` that does not check addresses, or checks those of the other port.
 #[test]
 fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     let Some(bed) = Testbed::new() else { return };
@@ -69,7 +70,7 @@ fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     assert_eq!(remedies("lan").len(), 0);
 }
 
-/// Kills the mutant that opens AF_XDP with buffers too short for the frames.
+/// Kills: AF_XDP opened with buffers too short for the frames.
 #[test]
 fn jumbo_frames_have_the_gateway_choose_packet_sockets_and_say_why() {
     let Some(bed) = Testbed::new() else { return };
@@ -119,12 +120,12 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
 }
 
-/// Kills: a port that is looked up by its name only; another interface that takes the name and so ends a
-/// gateway that works.
+/// Kills: a port that is identified by its name only; another interface that takes the name and so
+/// ends a working gateway.
 fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);
     let server = Server::start(&bed.wan, 7000, "reno");
-    // Older kernels rename no interface that is up.
+    // Older kernels cannot rename an interface that is up.
     bed.middle.run("ip link set wan down");
     bed.middle.run("ip link set wan name uplink");
     bed.middle.run("ip link set uplink up");
@@ -202,7 +203,7 @@ fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Packet sockets send the MTU and one 802.1Q tag, and nothing longer.
+/// Packet sockets send frames of the MTU plus one 802.1Q tag, and no longer ones.
 fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
     bed: &Testbed,
     backend: &str,
@@ -235,7 +236,7 @@ fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
     assert!(crosses(0x88a8), "{}", gateway.said());
 }
 
-/// Numbers that look like chance and are the same in every run (a linear congruential generator).
+/// Pseudo-random numbers, the same in every run (a linear congruential generator).
 struct Numbers(u64);
 
 impl Numbers {
@@ -250,7 +251,7 @@ impl Numbers {
     }
 }
 
-/// A frame with addresses that deliver it, and otherwise cut, changed, or made up.
+/// A frame with deliverable addresses that is otherwise cut, changed, or random.
 fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
     let payload: Vec<u8> = (0..numbers.below(1_200)).map(|_| numbers.byte()).collect();
     let ports = (5_000, 9);
@@ -272,7 +273,7 @@ fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
             *byte = numbers.byte();
         }
     }
-    // Shorter, the kernel itself would not deliver a frame with a tag.
+    // The kernel does not deliver a shorter frame with a tag.
     let least = 20.min(bytes.len());
     if numbers.below(2) == 0 {
         bytes.truncate(least + numbers.below(bytes.len() - least + 1));
@@ -317,7 +318,7 @@ fn frames_without_sense_cross_as_they_came_or_are_counted(bed: &Testbed, backend
     let counted = total(&status["drops"]);
     let lost_count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
     assert!(lost_count <= counted, "{lost_count} lost: {:?}, {status}", &lost[..lost.len().min(5)]);
-    // What the stack of the host itself had to say.
+    // The host's own stack sent a few frames.
     assert!(strange < 20, "{strange} frames that nobody sent");
     let server = Server::start(&bed.wan, 7000, "reno");
     transfers_are_intact(bed, &server, &gateway);

@@ -1,4 +1,4 @@
-//! The same frames, the same answer: whoever drives the gateway, on whatever clock.
+//! The same frames give the same result, with any driver of the gateway and any clock.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,20 +22,20 @@ on_each_backend! {
     recorded_frames_cross_a_real_gateway_as_the_core_says
 }
 
-/// The end of a run; by then all that waits has left.
+/// The end of a run, by which all waiting packets have departed.
 const END: Time = Time::from_secs(50);
 
-/// What is done to the recorded frames.
+/// A configuration of the gateway for the recorded frames.
 struct Case {
     name: String,
     config: GatewayConfig,
     policies: Vec<Policy>,
-    /// Policies that are installed in the middle.
+    /// Policies that are installed in the middle of the run.
     swap: Option<(Time, Vec<Policy>)>,
     expect: Expect,
 }
 
-/// What must have happened for a case to say anything.
+/// An effect that must occur, or else the case proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expect {
     Delays,
@@ -43,10 +43,10 @@ enum Expect {
     Colours,
 }
 
-/// What a packet was when it left: when, by which port, and its whole description.
+/// A departing packet: time, port, and its whole description.
 type Departure = (Time, PortId, String);
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Debug, PartialEq)]
 struct Answer {
     departures: Vec<Departure>,
@@ -54,19 +54,19 @@ struct Answer {
 }
 
 impl Answer {
-    /// Of what leaves at the same time, each port has an order of its own.
+    /// The order within each port counts for departures at the same time.
     fn new(mut departures: Vec<Departure>, drops: ByReason) -> Self {
         departures.sort_by_key(|(at, port, _)| (*at, *port));
         Self { departures, drops }
     }
 }
 
-/// Kills, in the loop: waking a nanosecond late; taking in a burst before what it lets go leaves;
-/// taking in before what was due has left.
+/// Kills, in the loop: waking a nanosecond late. Receiving a burst before sending the packets that
+/// it releases. Receiving before sending due packets.
 #[test]
 fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond() {
     let recorded = described(&recorded());
-    // One after the other, and many at once.
+    // Frames one at a time, and many at once.
     let together = in_steps_of(Duration::from_millis(5), &recorded);
     for (case, arrivals) in cases().iter().flat_map(|it| [(it, &recorded), (it, &together)]) {
         let (core, live) = (core(case, arrivals), live(case, arrivals));
@@ -79,7 +79,7 @@ fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond(
     }
 }
 
-/// What arrived within each step arrives at its end, at one port after the other.
+/// Moves the arrivals of each step to its end, sorted by port.
 fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time, PortId, Packet)> {
     let late = |(at, port, packet): &(Time, PortId, Packet)| (at.round_up_to(step), *port, *packet);
     let mut arrivals: Vec<_> = arrivals.iter().map(late).collect();
@@ -87,8 +87,8 @@ fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time
     arrivals
 }
 
-/// The gateway driven directly, in the words of the contract of a machine: one thing in, drained
-/// until there is nothing, and back at its time-out or the next arrival.
+/// The gateway driven directly by the contract of a machine. Each arrival is handed in and drained
+/// completely, and the driver returns at the timeout or the next arrival.
 fn core(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let mut gateway = case.gateway();
     let mut departures = Vec::new();
@@ -125,8 +125,7 @@ fn drain(gateway: &mut Gateway, now: Time, departures: &mut Vec<Departure>) {
     }
 }
 
-/// The gateway in the live loop, whose ports and clock are ours; what it is told comes through its
-/// inbox.
+/// The gateway in the live loop with test ports and a test clock. Commands come through its inbox.
 fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let at_port = |port| {
         let arrivals = arrivals.iter().filter(|(_, at, _)| *at == port);
@@ -150,9 +149,9 @@ fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     Answer::new(departures, played.machine.report().drops)
 }
 
-/// Policies for TCP and UDP, which no host of the test bed sends by itself, by their action in a
-/// policy file and for the core. They hold to next to nothing for as long as the test lasts, so that
-/// which packets conform is no matter of time.
+/// Policies for TCP and UDP, which no host of the test bed sends by itself: each in the notation of
+/// a policy file and for the core. Their rates are nearly zero during the test, so timing does not
+/// affect which packets conform.
 fn timeless() -> Vec<(&'static str, Action)> {
     let police = |exceed| Action::Police { conditioning: stopped(), exceed };
     let queue = r#"{ "kind": "per-flow", "limit": "40 kB", "flow_limit": "10 kB" }"#;
@@ -176,15 +175,15 @@ fn stopped() -> Conditioning {
     Conditioning { profile, ..conditioning("drr") }
 }
 
-/// The frames that leave each port, in order, and how many are dropped.
+/// The frames that depart from each port, in order, and the number of drops.
 #[derive(Debug, Default, PartialEq)]
 struct Crossed {
     left: [Vec<Vec<u8>>; 2],
     drops: u64,
 }
 
-/// What becomes of the frames, according to the core, when all arrive at once, those of one port
-/// after those of the other, and the gateway is then stopped.
+/// The result for the frames according to the core, if all arrive at once, sorted by port, and the
+/// gateway is then stopped.
 fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     let both = Filter { protocol: [6, 17].map(|it| Range { first: it, last: it }).into(), ..tcp() };
     let policies = vec![policy("both", both, action.clone())];
@@ -213,7 +212,7 @@ fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     crossed
 }
 
-/// The same bytes, the same drops, the same order within every flow; only when is not compared.
+/// The same bytes, the same drops, the same order within every flow. Only times are not compared.
 fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend: &str) {
     let mut arrivals = recorded().0;
     arrivals.sort_by_key(|arrival| arrival.port);
@@ -236,7 +235,8 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
             });
         }
         let status = gateway.status();
-        // A port that is opened drops what it finds in its ring, which is none of ours.
+        // A port drops frames that are in its ring when it is opened. These are not from the
+        // recording.
         let drops = status["drops"].as_object().into_iter().flatten();
         let drops = drops.filter(|(reason, _)| *reason != Reason::Stale.name());
         let drops: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
@@ -251,7 +251,7 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
     }
 }
 
-/// Longest time for frames to cross.
+/// Time limit for frames to cross.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The frames of each flow, in order.
@@ -263,7 +263,7 @@ fn of_flows(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<&[u8]>> {
     flows
 }
 
-/// What was done to packets, as far as departures tell.
+/// The effects on packets that departures show.
 fn happened(answer: &Answer, arrivals: &[(Time, PortId, Packet)]) -> Expect {
     let arrived: Vec<Time> = arrivals.iter().map(|(at, ..)| *at).collect();
     let delayed = answer.departures.iter().filter(|(at, ..)| !arrived.contains(at)).count();
@@ -325,7 +325,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A slow access link with an overhead, and one policy behind it.
+/// A slow access link with an overhead, and one policy.
 fn of_link() -> Case {
     let overhead = Overhead { per_packet: 18, min: 64, atm: true, ..Overhead::default() };
     let rate = [Some(Rate::from_kbps(1_500)), Some(Rate::from_kbps(4_000))];
@@ -351,7 +351,8 @@ fn coarse() -> Case {
     }
 }
 
-/// While much waits, one policy gets another allocation and a new one takes flows from it.
+/// While many packets wait, one policy gets another allocation, and a new policy takes over flows
+/// from it.
 fn swapped() -> Case {
     let before = vec![shape("all", Filter::default(), "fcfs", &named("per-flow"))];
     let after = vec![

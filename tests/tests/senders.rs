@@ -1,5 +1,5 @@
-//! Every kind of TCP gets through a gateway that holds its ACKs: what its options say, how long its
-//! segments are, what they are wrapped in.
+//! Every kind of TCP works through a gateway that holds its ACKs: with various options, segment
+//! lengths and encapsulations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +13,9 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A kind of TCP: what both hosts are told, in the words of [`tell`], and told to forget; and what `ss` then says of
-/// its connections, in words or their beginnings, and does not say.
+/// A kind of TCP: shell commands that configure both hosts, in the notation of [`tell`], and
+/// commands that undo them. Then words, or beginnings of words, that `ss` must show for its
+/// connections, and words that it must not show.
 struct Kind {
     name: &'static str,
     on: &'static str,
@@ -73,29 +74,29 @@ const KINDS: [Kind; 11] = [
     JUMBO,
 ];
 
-/// Its transfers are between other addresses.
+/// Its transfers use IPv6 addresses.
 const IPV6: Kind = kind("IPv6", "", "").says("mss:1428");
 
-/// The way to the other host has another name, under which a process tags what is sent.
+/// The route to the other host uses another device, whose packets a process tags.
 const VLAN: Kind = kind(
     "in a VLAN",
     "ip link set tagged up && ip route replace $other dev tagged",
     "ip route replace $path",
 );
 
-/// Its segments fit no buffer of AF_XDP.
+/// Its segments fit into no buffer of AF_XDP.
 const JUMBO: Kind =
     kind("segments of 8,960 bytes", "ip link set eth0 mtu 9000", "ip link set eth0 mtu 1500")
         .says("mss:8948");
 
-/// A lab of the matrix: how senders are told, and whose offloads the hosts have.
+/// A lab of the matrix: the ACK control, and the offloads of the hosts.
 type Case = (&'static str, &'static str);
 
 const CASES: [Case; 4] =
     [("none", "wire"), ("none", "default"), ("postack", "wire"), ("postack", "default")];
 
-/// On the wire as it is and with the offloads of the kernel: all kinds together have no more of the trouble that
-/// senders count than behind a queue for each flow in the same seconds. Kinds during which a gateway hung do not count.
+/// With offloads `wire` and `default`, all kinds together have no more trouble in TCP counters than
+/// with a queue for each flow at the same time. Kinds during which a gateway hung do not count.
 fn every_kind_of_tcp_gets_through(bed: &Testbed, backend: &str) {
     let them = side_by_side(CASES, |case| matrix(bed, backend, case));
     println!("{backend}: {them:?}");
@@ -111,14 +112,14 @@ fn every_kind_of_tcp_gets_through(bed: &Testbed, backend: &str) {
     }
 }
 
-/// What came of a kind.
+/// The results of a kind.
 #[derive(Debug)]
 struct Found {
     counted: BTreeMap<String, u64>,
     hangs: u64,
 }
 
-/// One kind after the other.
+/// Runs one kind after the other.
 fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
     let lab = Lab::up(bed, &topology(backend, signal, offload));
     let _server = lab.serve(FAR.0, "cubic");
@@ -143,7 +144,7 @@ fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
     found
 }
 
-/// A transfer up and one down at once, of the kind that was asked for.
+/// A transfer up and a transfer down at once, of the given kind.
 fn both_ways(lab: &Lab, kind: &Kind) {
     let address = if kind.name == IPV6.name { "[fd73::2]" } else { FAR.1 };
     let fetch = |way: &[&str]| lab.fetch(NEAR, address, &[&["--bytes", "1 MB"], way].concat());
@@ -154,16 +155,16 @@ fn both_ways(lab: &Lab, kind: &Kind) {
         let outcome = fetch.finish(LIMIT);
         let status = lab.status(GATEWAY);
         assert!(outcome.complete && outcome.intact, "{}: {outcome:?}, {status}", kind.name);
-        // A stall would take seconds: 1 MB takes one.
+        // A stall would take many seconds; 1 MB takes one.
         assert!(outcome.time < Duration::from_secs(15), "{}: {outcome:?}, {status}", kind.name);
     }
 }
 
-/// Says what a host knows of both connections, as soon as they are there.
+/// Prints what a host knows of both connections, as soon as they exist.
 const WATCH: &str = "until [ $(echo \"$said\" | grep -c mss:) = 2 ]; do sleep 0.02; \
     said=$(ss -Htino state established '( dport = :7000 )'); done; echo \"$said\" | grep mss:";
 
-/// What is said of both connections is that they are of this kind.
+/// Checks that both connections are of this kind.
 fn is_of(watch: Process, Kind { name, says, keeps_quiet, .. }: &Kind) {
     let said = watch.finish(LIMIT).output;
     assert_eq!(said.lines().count(), 2, "{name}: {said}");
@@ -176,8 +177,8 @@ fn is_of(watch: Process, Kind { name, says, keeps_quiet, .. }: &Kind) {
     }
 }
 
-/// Has both hosts run lines of the shell, which may speak of `$ipv4`, its settings, of the `$other`
-/// host, and of the `$path` to it.
+/// Runs shell commands on both hosts. They may use `$ipv4` (its settings), `$other` (the other
+/// host), and `$path` (the route to it).
 fn tell(lab: &Lab, lines: &str) {
     const NAMES: &str = r#"ipv4=/proc/sys/net/ipv4
         other=$(ip -4 neighbour show dev eth0 | head -n 1 | cut -d ' ' -f 1)
@@ -187,14 +188,14 @@ fn tell(lab: &Lab, lines: &str) {
     }
 }
 
-/// Long frames fit everything that is between the hosts, too.
+/// Raises the MTU of all interfaces between the hosts for long frames.
 fn make_way_for_jumbo(lab: &Lab) {
     lab.shell(GATEWAY, "ip link set lan mtu 9000 && ip link set wan mtu 9000");
     let network = "the-network-between-all-the-hosts";
     lab.shell(network, "ip link set p0 mtu 9000 && ip link set p1 mtu 9000");
 }
 
-/// What tags and untags frames on both hosts.
+/// The processes that tag and untag frames on both hosts.
 fn tags(lab: &Lab) -> [Process; 2] {
     let macs = [(NEAR, "02:74:67:00:00:01"), (FAR.0, "02:74:67:00:00:00")];
     macs.map(|(host, peer)| {

@@ -1,4 +1,4 @@
-//! Senders told by their ACKs: real TCP through a live gateway that holds them, 52 ms apart.
+//! ACK control with real TCP through a live gateway, over a round trip of 52 ms.
 
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Reads one figure of the findings of a way to tell senders, over that of `none` in the same seconds.
+/// Computes a figure of one ACK control relative to `none` in the same seconds.
 type Ratio = fn(&Findings, &Findings) -> f64;
 
-/// `none`, `postack` and `tcr` beside each other, as different congestion controls meet them. The median of the
-/// cases decides about rates and queues; the counters of all cases together may be no worse than those of `none`.
+/// Compares `none`, `postack` and `tcr` at the same time with different congestion controls. The
+/// median of the cases decides about rates and queues. The counters of all cases together must be
+/// no worse than with `none`.
 fn the_rate_is_held_and_next_to_nothing_waits(bed: &Testbed, backend: &str) {
     let cases = [("up", "cubic"), ("down", "cubic"), ("up", "reno"), ("down", "bbr")];
     let turn = |way, congestion| {
@@ -57,7 +58,7 @@ fn the_rate_is_held_and_next_to_nothing_waits(bed: &Testbed, backend: &str) {
     assert!(all.iter().flatten().all(|it| it.counted["PAWSEstab"] == 0), "{all:#?}");
 }
 
-/// Whether this kernel has the congestion control; if not, a word on it.
+/// Returns `true` if this kernel has the congestion control; otherwise prints that it does not.
 fn available(congestion: &str) -> bool {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let all = std::fs::read_to_string(path).unwrap_or_default();
@@ -72,10 +73,10 @@ fn mix(lab: &Lab, host: &str, words: &[&str]) -> Process {
     Process::start(lab.on(host).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
 }
 
-/// What is exchanged, each way.
+/// Bytes in each direction.
 const BYTES: u64 = 3_000_000;
 
-/// What came of that on one connection, at both ends, and the gateway's status then.
+/// The results of such an exchange on one connection at both ends, and the gateway's status.
 fn exchange(bed: &Testbed, backend: &str, signal: &str, offload: &str) -> ([Outcome; 2], Value) {
     let lab = Lab::up(bed, &topology(backend, signal, offload));
     let before = counted(&lab);
@@ -90,8 +91,8 @@ fn exchange(bed: &Testbed, backend: &str, signal: &str, offload: &str) -> ([Outc
     (outcomes, status)
 }
 
-/// Data both ways on one connection, also with the offloads of the kernel: its super-packets carry
-/// the acknowledgements.
+/// Data in both directions on one connection, also with the kernel's offloads. Its super-packets
+/// carry the ACKs.
 fn one_connection_carries_data_both_ways(bed: &Testbed, backend: &str) {
     let all = [("none", "wire"), ("postack", "wire"), ("postack", "default"), ("tcr", "wire")];
     let turn = || side_by_side(all, |(signal, offload)| exchange(bed, backend, signal, offload));
@@ -115,8 +116,8 @@ fn one_connection_carries_data_both_ways(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Half of the rate is taken by datagrams that nobody can hold. The transfer's rate, up and down, and how often the
-/// gateway hung.
+/// Datagrams, which ACK control cannot hold, take half of the rate. Returns the rates of the
+/// transfer, up and down, and the number of hangs.
 fn beside_datagrams(bed: &Testbed, backend: &str, signal: &str) -> ([f64; 2], u64) {
     let lab = Lab::up(bed, &topology(backend, signal, "wire"));
     let _server = lab.serve(FAR.0, "cubic");
@@ -153,18 +154,19 @@ action = "shape"
 allocation = "drr"
 "#;
 
-/// Payload that shows that a transfer moves: more than buffers take.
+/// Payload that proves progress: more than buffers can hold.
 const PROGRESS: u64 = 1_000_000;
 
-/// A stall would last for longer.
+/// Time limit, shorter than a stall.
 const GOES_ON: Duration = Duration::from_secs(15);
 
-/// Within this transfers go on when ACKs that were held are lost.
+/// Transfers must continue within this time after held ACKs were lost.
 const RECOVERS: Duration = Duration::from_secs(2);
 
-/// Killed, started again, reloaded with another signal and with none, stopped: with ACKs held each time.
+/// The gateway is killed, restarted, reloaded with another ACK control and with none, and stopped.
+/// Each time it holds ACKs.
 fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
-    // Unmanaged it may not be much faster, or it would be over too early.
+    // Without the gateway, transfers must not be much faster, or they would end too early.
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
         return;
     }
@@ -176,7 +178,7 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     go_on(&fetches, GOES_ON, &gateway);
     until("ACKs to be held", LIMIT, || (gateway.status()["held"] != 0).then_some(()));
     gateway.crash();
-    // What was held is gone with it, and later ACKs say what it said.
+    // The held ACKs are lost with the gateway, and later ACKs replace them.
     go_on(&fetches, RECOVERS, &gateway);
     gateway.start_again();
     go_on(&fetches, GOES_ON, &gateway);
@@ -194,11 +196,12 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Where ACKs go with data, both ends may wait for some that are lost: a sender's timeout ends that, which is longer
-/// than the second for which they are held at most.
+/// If ACKs travel with data, both ends may wait for lost ones. A sender's timeout ends this; it is
+/// longer than the second for which ACKs are held at most.
 const TIMES_OUT: Duration = Duration::from_secs(3);
 
-/// Killed and started again, twice, while data goes both ways on one connection.
+/// The gateway is killed and restarted twice, while data travels in both directions on one
+/// connection.
 fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: &str) {
     const BYTES: &str = "14000000";
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
@@ -228,7 +231,7 @@ fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: 
     }
 }
 
-/// Both transfers move on within `limit`.
+/// Checks that both transfers progress within `limit`.
 fn go_on(fetches: &[Fetch], limit: Duration, gateway: &Gateway<'_>) {
     let goals: Vec<u64> = fetches.iter().map(|it| it.bytes() + PROGRESS).collect();
     until(&format!("progress of {fetches:?}: {}", gateway.said()), limit, || {

@@ -13,11 +13,11 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Within this a transfer must have gone on.
+/// A transfer must continue within this time.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Payload that shows it: more than can have come unnoticed before, at most 250 kB since the last
-/// word of the receiver.
+/// Payload that proves progress: more than can have arrived unnoticed before, at most 250 kB since
+/// the receiver's last report.
 const PROGRESS: u64 = 500_000;
 
 const SHAPED: &str = r#"
@@ -28,7 +28,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// A gateway under load: its transfer has just moved a megabyte.
+/// A gateway under load whose transfer has just received a megabyte.
 fn loaded<'a>(
     bed: &'a Testbed,
     backend: &str,
@@ -66,14 +66,14 @@ fn a_transfer_goes_on_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
     gateway.signal("CONT");
     intact(fetch, &gateway);
     assert!(gateway.status()["hangs"].as_u64() >= Some(1), "{}", gateway.status());
-    // It holds its rate again: 5 MB at 20 Mbit/s take two seconds.
+    // The rate is in force again: 5 MB at 20 Mbit/s take two seconds.
     let start = now();
     intact(server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "5 MB"]), &gateway);
     assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
 }
 
 fn a_transfer_goes_on_across_a_restart(bed: &Testbed, backend: &str) {
-    // Unmanaged it may not be much faster, or it would be over before the gateway is back.
+    // Without the gateway the transfer must not be much faster, or it would end before the restart.
     if !bed.wan.slow_down("30mbit") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Policies change under traffic, without a packet lost and without a gap.
+//! Policies change under traffic, without a lost packet and without a gap.
 
 use std::time::Duration;
 
@@ -24,21 +24,21 @@ queue = "{queue}"
     )
 }
 
-/// Tries, of which one must go undisturbed.
+/// Number of attempts, one of which must be undisturbed.
 const TRIES: u32 = 3;
 
 fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {
-    // With this window no queue is ever full: whatever is retransmitted, a swap is the cause.
+    // With this window no queue ever fills, so only a swap can cause retransmissions.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
-    // With no policy, it may not be over at once.
+    // Without a policy, the transfer must not end at once.
     if !bed.wan.slow_down("50mbit") {
         return;
     }
     assert!((0..TRIES).any(|_| swaps_under_load(bed, backend)), "the gateway hangs each time");
 }
 
-/// Swaps policies during a transfer; `false` if this machine kept the gateway from running for so
-/// long that frames went past it, which costs some of them.
+/// Swaps policies during a transfer. Returns `false` if this machine delayed the gateway so long
+/// that frames bypassed it, which loses some frames.
 fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     let gateway = bed.gateway(backend, &policy("20 Mbit/s", "logical-partitions", "per-flow"));
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -61,7 +61,7 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
         assert_eq!(gateway.status()["generation"], generation, "{}", gateway.status());
         fetch.moves_on(1_000_000, LIMIT);
         if next.is_empty() {
-            // With nothing to manage, frames soon go straight across, until there is.
+            // With nothing to manage, frames soon bypass the gateway, until there is a policy.
             until("the kernel to take over", LIMIT, || {
                 (gateway.status()["passing"] == true).then_some(())
             });
@@ -76,13 +76,13 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     undisturbed
 }
 
-/// What a sender has sent again so far, by its own counters.
+/// Retransmissions of a sender so far, by its own counters.
 #[derive(Debug)]
 struct Retransmissions {
     segments: u64,
-    /// Those of a recovery, which a loss or disorder began.
+    /// Retransmissions in recoveries, which a loss or reordering started.
     in_recovery: u64,
-    /// Segments of which the receiver has said that they came twice.
+    /// Segments that the receiver reported as duplicates.
     needless: u64,
 }
 
@@ -94,8 +94,8 @@ impl Retransmissions {
         Self { segments, in_recovery, needless }
     }
 
-    /// Whether nothing was sent again but what had arrived, because a timer of this machine's was
-    /// early: a probe after two round-trip times, which here are 50 ms.
+    /// Returns `true` if only segments that had arrived were retransmitted, because a timer of this
+    /// machine fired early. Such a probe follows after two round-trip times, which are 50 ms here.
     fn only_needless_since(&self, before: &Self) -> bool {
         self.in_recovery == before.in_recovery
             && self.segments - before.segments <= self.needless - before.needless

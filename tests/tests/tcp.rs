@@ -1,4 +1,4 @@
-//! Our TCP end point against Linux, through a link that loses, reorders and marks.
+//! Tidegate's TCP end point against Linux, through a link with losses, reordering and marks.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,10 +8,11 @@ use std::time::Duration;
 use tidegate_e2e::tcp::{Outcome, Setup, Side};
 use tidegate_e2e::{Process, Testbed, skip, witnessed};
 
-/// What each end sends.
+/// Bytes that each end sends.
 const BYTES: u64 = 3_000_000;
 
-/// Tries what `more` says, with three megabytes each way at once, and has `judge` judge what came of it.
+/// Runs the setup `more` with three megabytes in each direction at once, and passes the results to
+/// `judge`.
 fn try_out(more: &str, kernel: &[(&str, &str)], judge: impl Fn(&Outcome)) {
     if !Path::new("/dev/net/tun").exists() {
         return skip("no /dev/net/tun here");
@@ -50,7 +51,7 @@ fn losses_are_repaired_by_selective_acknowledgements() {
     try_out(more, &[], |outcome| {
         assert!(outcome.lost.0 > 5 && outcome.lost.1 > 5, "{outcome:?}");
         assert!(outcome.segments.1 > 0 && outcome.recoveries.0 > 0, "{outcome:?}");
-        // One that is lost is sent again, perhaps twice; not whole windows of them.
+        // A lost segment may be retransmitted twice, but whole windows must not be.
         assert!(outcome.segments.1 <= 3 * outcome.lost.0, "{outcome:?}");
     });
 }

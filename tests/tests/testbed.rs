@@ -1,4 +1,4 @@
-//! The test bed itself, before anything is said about the gateway with it.
+//! Tests of the test bed itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -87,7 +87,7 @@ fn what_a_killed_test_left_is_removed_by_the_next() {
     }
 }
 
-/// Kills: a turn that is never shared; one that is shared with a test bed that is to be alone.
+/// Kills: a lock that is never shared; a lock shared with an exclusive test bed.
 #[test]
 fn test_beds_run_beside_others_where_they_may_and_one_alone_waits_for_them() {
     let beside_others = || Testbed::in_turn(Turn::BesideOthers);

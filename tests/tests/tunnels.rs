@@ -1,4 +1,5 @@
-//! Kernel TCP in tunnels through a live gateway that holds its ACKs: frames stay whole, and flows inside are seen.
+//! Kernel TCP in tunnels through a live gateway that holds ACKs: frames stay valid, and inner flows
+//! are seen.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// What crosses inside any tunnel, in each direction.
+/// Policies for the inner packets of any tunnel, in each direction.
 const POLICY: &str = r#"
 [[policy]]
 name = "inside"
@@ -26,7 +27,7 @@ signal = "postack"
 /// Bytes in each direction of a connection.
 const BYTES: &str = "400000";
 
-/// Kinds of tunnels, IPv6 outside, IPv6 inside, the name in reports, and whether ACKs may be made.
+/// Kinds of tunnels: outer IPv6, inner IPv6, the name in reports, and whether ACKs may be created.
 const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("ip", false, false, "ip", true),
     ("ip", false, true, "ip", true),
@@ -41,11 +42,11 @@ const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("mpls", false, false, "pseudowire", false),
 ];
 
-/// Each frame that leaves has right lengths and checksums in all headers. Numbered tunnels have no gap and no number
-/// twice in ACKs.
+/// Each departing frame has correct lengths and checksums in all headers. In numbered tunnels, ACKs
+/// leave no gap and repeat no number.
 ///
-/// Kills: an outer length, or the outer UDP checksum, that does not follow an ACK cut from data; an ACK made or dropped in
-/// a numbered tunnel; inner addresses not matched by `inner`.
+/// Kills: an outer length or UDP checksum not updated after an ACK was cut from data. An ACK
+/// created or dropped in a numbered tunnel. Inner addresses that `inner` does not match.
 fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let mut before = [0; 3];
@@ -71,7 +72,7 @@ fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &st
     }
 }
 
-/// Kills: an outer UDP checksum that does not follow; VXLAN's flows taken for one.
+/// Kills: an outer UDP checksum that is not updated; all flows in VXLAN treated as one.
 fn tcp_in_vxlan_of_the_kernel_is_controlled_and_seen_inside(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     for checksum in ["udpcsum", "noudpcsum"] {
@@ -110,8 +111,8 @@ fn inside(host: &Host, v6: bool) {
     host.run("ip link set inside mtu 1300 up");
 }
 
-/// Both hosts send to each other on one connection, and all arrives intact. `look` is called meanwhile until it
-/// returns `true`.
+/// Both hosts send to each other on one connection, and all data arrives intact. Meanwhile, `look`
+/// is called until it returns `true`.
 fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     let mix = |host: &Host, words: &[&str]| {
         let mut command = host.command(env!("CARGO_BIN_EXE_e2e-mix"));
@@ -131,9 +132,9 @@ fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     }
 }
 
-/// Whether the gateway shows a TCP flow between inner addresses in a tunnel of this kind.
+/// Returns `true` if the gateway shows a TCP flow between inner addresses in a tunnel of this kind.
 fn seen(bed: &Testbed, kind: &str) -> bool {
-    // More than all flows of the test.
+    // More than the number of flows in the test.
     let mut command = bed.tidegate(&["flows", "--json", "--most", "200"]);
     let said = Process::start(&mut command).finish(LIMIT).output;
     let flows = serde_json::from_str::<Value>(&said).unwrap_or_default();

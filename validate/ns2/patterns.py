@@ -4,7 +4,7 @@
 ns-2.35 is the Debian package `ns2`.
 
 Each of Tahoe, Reno, Newreno and Sack1 runs 32 patterns with an ACK for every segment, and 32 with
-delayed ACKs. The seed is fixed. Every pattern is drawn anew, so no two variants share one.
+delayed ACKs. The seed is fixed. Every pattern is drawn separately, so no two variants share one.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ VECTORS = Path(__file__).resolve().parents[2] / "crates/core/tests/vectors/ns2"
 SEED = 2003
 VARIANTS = ("Tahoe", "Reno", "Newreno", "Sack1")
 EACH = 32
-# With these numbers few events fall on one instant, where rounding decides their order.
+# With these numbers, few events coincide. Rounding would decide the order of coinciding events.
 LINKS = ("7.3Mb", "97.317ms")
 HEADER = """\
 # What ns-2.35 sends under random loss patterns: made by validate/ns2/patterns.py (seed 2003) with
@@ -35,13 +35,13 @@ def few(draw: Random) -> Iterable[int]:
 
 
 def many(draw: Random) -> Iterable[int]:
-    """Independent losses: copies are lost too, and timeouts follow."""
+    """Independent losses: retransmissions are also lost, and timeouts follow."""
     chance = draw.uniform(0.02, 0.2)
     return [number for number in range(300) if draw.random() < chance]
 
 
 def bursts(draw: Random) -> Iterable[int]:
-    """Runs of losses, after which copies may be lost."""
+    """Runs of losses, after which retransmissions may be lost."""
     lost = set()
     for _ in range(draw.randint(1, 3)):
         first = draw.randint(3, 120)
@@ -50,7 +50,7 @@ def bursts(draw: Random) -> Iterable[int]:
 
 
 def copies(draw: Random) -> Iterable[int]:
-    """A few losses, and again most of what follows a window later."""
+    """A few losses, and one window later most of the following segments."""
     first = draw.randint(8, 60)
     lost = {first + draw.randint(0, 8) for _ in range(draw.randint(1, 4))}
     again = first + draw.randint(10, 30)
@@ -65,7 +65,7 @@ def whole(draw: Random) -> Iterable[int]:
 
 
 def repeated(draw: Random) -> Iterable[int]:
-    """A run of losses that may outlast the window: copies or SYNs are lost in each timeout."""
+    """A run of losses that may outlast the window: each timeout's retransmission or SYN is lost."""
     first = draw.randint(0, 40)
     return set(range(first, first + (draw.randint(3, 33) if first > 2 else draw.randint(1, 3))))
 
@@ -76,18 +76,18 @@ def queue(_draw: Random) -> Iterable[int]:
 
 
 def deep(draw: Random) -> Iterable[int]:
-    """Losses at a queue so deep that the timeout follows from the round-trip time."""
+    """Losses at a queue so deep that the timeout depends on the round-trip time."""
     first = draw.randint(250, 450)
     lost = {first + draw.randint(0, 30) for _ in range(draw.randint(1, 8))}
     return lost | {first + draw.randint(50, 250) for _ in range(draw.randint(5, 60))}
 
 
 Pattern: TypeAlias = tuple[int | None, int, int, int, list[int]]
-"""The segments to send (`None` for no end), the window, the limit of the queue, seconds, losses."""
+"""Segments to send (`None` for endless), window, queue limit, seconds, losses."""
 
 
 def pattern(draw: Random, number: int) -> Pattern:
-    """Draws the pattern of this number."""
+    """Draws the pattern with this number."""
     kinds = (few, many, bursts, copies, whole, repeated, queue, deep)
     kind = kinds[number % len(kinds)]
     window = draw.choice((8, 20, 28, 28, 60))

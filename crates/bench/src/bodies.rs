@@ -32,8 +32,8 @@ const TIME: f64 = 3.0;
 /// Measured: 7.7.
 const MEMORY: f64 = 10.0;
 
-/// Largest permitted time of a `status` during the `apply`, relative to the `apply`. If one waited for the
-/// other, it would be 1.
+/// Largest permitted time of a `status` during the `apply`, relative to the `apply`. It would be 1
+/// if the `status` had to wait.
 const STATUS: f64 = 0.1;
 
 /// Pause between two `status` requests.

@@ -1,4 +1,5 @@
-//! Counting instructions: a case runs twice in callgrind, and what the longer run took more is its.
+//! Counts instructions: a case runs in callgrind with n and with 2n operations. The difference is
+//! the cost of n operations.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,16 +9,16 @@ use anyhow::{Context, bail};
 
 use crate::number::real;
 
-/// What one operation took.
+/// The cost of one operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Instructions.
+    /// Number of instructions.
     pub(crate) instructions: f64,
-    /// Misses of the last level of callgrind's cache; `None` without the model.
+    /// Misses of the last-level cache in callgrind's model; `None` without the model.
     pub(crate) misses: Option<f64>,
 }
 
-/// A case, as the command line takes it.
+/// A case with the arguments of its command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) name: &'a str,
@@ -30,7 +31,7 @@ pub(crate) struct Run<'a> {
 const CACHE: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
-/// All that is counted of a live case: what the end that is measured does.
+/// Name pattern of the only function that is counted in a live case: a turn of the measured end.
 const LIVE: &str = "*cases::live::counted*";
 
 /// Pattern of the counted calls into a gateway. Callgrind accepts a pattern for one option only, so the
@@ -38,16 +39,17 @@ const LIVE: &str = "*cases::live::counted*";
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 
-/// Whether there is a callgrind.
+/// Returns `true` if callgrind is installed.
 pub(crate) fn is_there() -> bool {
     let version = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
 }
 
-/// What an operation of `run` takes: set-up, and what only the first operations take, cancels out.
+/// The cost of one operation of `run`. The cost of setting up, and of the first operations only,
+/// cancels out.
 pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     let longer = Run { operations: 2 * run.operations, ..run };
-    // Side by side: neither is in what the other counts.
+    // The two processes run concurrently; each counts only its own instructions.
     let (once, twice) = (Counting::start(run, with_cache)?, Counting::start(longer, with_cache)?);
     let (once, twice) = (once.finish()?, twice.finish()?);
     let each = |name: &str| {
@@ -61,7 +63,7 @@ pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     Ok(Cost { instructions, misses })
 }
 
-/// Instructions of the longest single call into a gateway that `run` makes.
+/// Instructions of the longest single call into a gateway during `run`.
 pub(crate) fn longest_call(run: Run<'_>) -> anyhow::Result<f64> {
     let each = [
         format!("--toggle-collect={CALL}"),
@@ -74,7 +76,7 @@ pub(crate) fn longest_call(run: Run<'_>) -> anyhow::Result<f64> {
     longest.with_context(|| format!("callgrind counted no call of {run:?}"))
 }
 
-/// Nanoseconds of processor time an operation of `run` takes here and now, outside callgrind.
+/// Processor time in nanoseconds of one operation of `run` on this machine, outside callgrind.
 pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
     let output = Command::new(env::current_exe()?).args(words(run)).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -111,7 +113,7 @@ impl<'a> Counting<'a> {
         Ok(Self { run, file, process })
     }
 
-    /// Its events.
+    /// The counted events.
     fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
         let run = self.run;
         let text = self.text()?;
@@ -146,7 +148,7 @@ fn totals(text: &str) -> Option<Vec<(String, u64)>> {
     Some(names.zip(numbers).collect())
 }
 
-/// Where callgrind writes, removed afterwards.
+/// The output file of callgrind, removed on drop.
 struct Counts(PathBuf);
 
 impl Counts {
@@ -160,7 +162,7 @@ impl Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        // What is left of it is in the way of nobody.
+        // A file that remains does no harm.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -31,11 +31,12 @@ use crate::number::real;
 
 /// An operation that can be repeated.
 pub(crate) trait Case {
-    /// Does it so often. What is returned depends on every one, so that none can be left out.
+    /// Repeats the operation. The result depends on every repetition, so the compiler cannot remove
+    /// one.
     fn run(&mut self, operations: u64) -> u64;
 }
 
-/// The case called `name`, set up with `size` of its kind.
+/// The case `name` with `size` flows, policies or classes.
 fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
     let random = Random::new(seed, 0);
     Ok(match name.split_once('/').unwrap_or((name, "")) {
@@ -72,7 +73,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
     })
 }
 
-/// Nanoseconds of processor time an operation takes.
+/// Processor time in nanoseconds of one operation.
 pub(crate) fn time(name: &str, operations: u64, size: u32, seed: u64) -> anyhow::Result<f64> {
     let mut case = build(name, size, seed)?;
     let before = processor_time()?;
@@ -80,14 +81,14 @@ pub(crate) fn time(name: &str, operations: u64, size: u32, seed: u64) -> anyhow:
     Ok(real(processor_time()? - before) / real(operations.max(1)))
 }
 
-/// Nanoseconds this process has run.
+/// Processor time in nanoseconds of this process.
 pub(crate) fn processor_time() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/self/schedstat")?;
     let number = text.split_whitespace().next().and_then(|number| number.parse().ok());
     number.context("/proc/self/schedstat has no number")
 }
 
-/// The numbers below a bound, again and again in the same random order.
+/// The numbers below a bound, repeatedly in the same random order.
 struct Order {
     numbers: Vec<u32>,
     at: usize,
@@ -112,7 +113,7 @@ fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-/// A random place in a list of `len`.
+/// A random index into a list of `len` entries.
 fn any_index(len: usize, random: &mut Random) -> usize {
     index(random.below(u64::try_from(len).unwrap_or(u64::MAX)))
 }

@@ -1,9 +1,12 @@
-//! Many TCP connections at once: one end of all of them, on a packet socket.
+//! Thousands of TCP connections: one end of all of them in one process, on a packet socket.
 //!
-//! The stack of a host takes so long for each packet of ten thousand connections that half a Gbit/s does not
-//! come about on a machine of two processors. So their ends are of our own TCP, whose frames the kernel of
-//! the host only carries: neither the IP addresses nor the interface addresses are its own. Each segment that
-//! does not come together with another has an ACK: four in five, so that what is compared has as many.
+//! With ten thousand connections, the TCP stack of a host takes too much time per packet. On a
+//! machine with two processors it does not reach half a Gbit/s. So the ends are Tidegate's own TCP,
+//! and the host's kernel only carries their frames. Neither the IP addresses nor the MAC addresses
+//! belong to the kernel.
+//!
+//! Each segment that does not arrive together with another one gets an ACK of its own. This is so
+//! for four segments in five, in all variants that are compared.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,31 +20,32 @@ use tidegate_dataplane::{AfPacket, Clock as _, Frame, Interface, Monotonic, Pack
 use tidegate_e2e::pause;
 use tidegate_wire::segment;
 
-/// Connections that are opened at a time, and how long after each other: so that their first windows do
-/// not all come at once.
+/// Number of connections opened at a time, and the time between groups. The groups keep the first
+/// windows from arriving all at once.
 const GROUP: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// How often an end looks for what arrived, as a network card gathers before it interrupts.
+/// Interval at which an end checks for arrivals, like the interrupt moderation of a network card.
 const GATHER: Duration = Duration::from_micros(100);
 
-/// Payload of a full segment, beside timestamps.
+/// Payload of a full segment with timestamps.
 const SEGMENT: u64 = 1_448;
 
-/// Port of the first connection at the end that opens them; the next has the next.
+/// First local port of the connecting end; each connection has the next one. The other end listens
+/// on the second port.
 const FIRST: u16 = 10_000;
 const LISTENS: u16 = 7_007;
 
-/// Most frames taken in before the time is looked at again.
+/// Maximum number of frames processed before the time is read again.
 const MOST_HEARD: usize = 256;
 
-/// Buffers for frames.
+/// Number of frame buffers.
 const PACKETS: u32 = 4_096;
 
-/// Room for the headers of a frame, behind that for a tag.
+/// Offset of frames in their buffers, with room for a VLAN tag.
 const OFFSET: u32 = 64;
 
-/// Which end of the connections.
+/// The role of an end.
 #[derive(Clone, Copy, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum End {
     /// Opens them, and keeps each busy.
@@ -65,7 +69,7 @@ impl End {
         }
     }
 
-    /// Where connection `number` has this end.
+    /// Address and port of connection `number` at this end.
     fn address(self, number: usize) -> SocketAddr {
         let port = match self {
             Self::Sender => FIRST + u16::try_from(number).unwrap_or(0),
@@ -75,9 +79,8 @@ impl End {
     }
 }
 
-/// Is `end` of so many connections on interface `eth0` until `time` is over, each with so many segments
-/// under way as `window` says. Says each second how many are open, and how many segments were sent, and
-/// sent again.
+/// Runs `end` of `number` connections on interface `eth0` for `time`. Each keeps `window` segments
+/// in flight. Prints each second the number of open connections, sent segments and retransmissions.
 pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) -> Result<()> {
     let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER)?;
     let port = AfPacket::open(&Interface::find("eth0")?, &memory)?;
@@ -102,25 +105,25 @@ pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) ->
 /// All connections of one end.
 struct Ends {
     end: End,
-    /// How many there are to be; a sender has those it has opened.
+    /// Target number of connections. A sender has only those it has opened.
     number: usize,
     connections: Vec<Connection>,
-    /// How many of them are open at both ends.
+    /// Number of established connections.
     established: usize,
     config: Arc<Config>,
-    /// Bytes that each has under way.
+    /// Bytes that each connection keeps in flight.
     window: u64,
-    /// Bytes of each that were acknowledged when it was given more.
+    /// Bytes acknowledged on each connection when it last got data.
     acknowledged: Vec<u64>,
     timers: TimerWheel,
-    /// The interface has no room: nothing is done that might send.
+    /// The interface has no room, so the end does nothing that might send.
     full: bool,
-    /// The connection that had more to send when that came about.
+    /// The connection that still had segments to send at that time.
     waiting: Option<usize>,
     port: AfPacket,
     pool: PacketPool,
     memory: PacketMemory,
-    /// Scratch space for headers.
+    /// Buffer for headers.
     headers: Vec<u8>,
 }
 
@@ -149,7 +152,7 @@ impl Ends {
         }
     }
 
-    /// Does what there is to do at `now`, or a large part of it.
+    /// Processes events due at `now`, up to the limit of frames.
     fn turn(&mut self, now: Time) -> Result<()> {
         self.flush();
         if let Some(number) = self.waiting.take_if(|_| !self.full) {
@@ -186,7 +189,7 @@ impl Ends {
         format!("{} {sent} {again}", self.established)
     }
 
-    /// Opens the connections whose time has come.
+    /// Opens the connections that are due.
     fn open(&mut self, now: Time) -> Result<()> {
         let groups = now.since(Time::ZERO).as_nanos() / BETWEEN.as_nanos();
         let due = usize::try_from(groups)?.saturating_mul(GROUP).min(self.number);
@@ -200,7 +203,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Hands the frame of `packet` to its connection.
+    /// Passes the frame of `packet` to its connection.
     fn hear(&mut self, now: Time, packet: &PacketId) -> Result<()> {
         let described = self.pool[packet];
         let of_ours = match self.end {
@@ -219,7 +222,8 @@ impl Ends {
         self.drive(now, number)
     }
 
-    /// Has connection `number` go on: reads all it has, gives it what it lacks, and sends what it sends.
+    /// Processes connection `number`: reads all received data, writes missing data, and sends its
+    /// segments.
     fn drive(&mut self, now: Time, number: usize) -> Result<()> {
         let connection = &mut self.connections[number];
         while let Some(event) = connection.poll_event() {
@@ -251,7 +255,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Sends `segment` of connection `number`; its payload is zeros.
+    /// Sends `segment` of connection `number` with a payload of zeros.
     fn send(&mut self, number: usize, segment: &Segment) -> Result<()> {
         let (from, to) = (self.end, self.end.other());
         let mut frame =

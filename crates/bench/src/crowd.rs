@@ -1,10 +1,11 @@
 //! Processor time of a data packet and its ACK among ten thousand connections, on the live gateway.
 //!
-//! Across the test bed, between ends of our own TCP ([`connections`](crate::connections)). In it, whoever
-//! sends a frame also does what the interface at the other end does with it: a gateway would be charged
-//! with what hosts receive, and hosts with what its ports do. So each interface has a thread of the kernel
-//! of its own, which does that, and those of the ports are counted with the gateway. Hosts and interfaces
-//! stay off the processor of the gateway, or their timers would be charged to it.
+//! The ends across the test bed are Tidegate's own TCP ([`connections`](crate::connections)). On a
+//! virtual cable, the process that sends a frame also executes its reception at the other end. The
+//! gateway would be charged for reception at the hosts, and the hosts for reception at its ports.
+//! So each interface gets a kernel thread of its own for reception, and the threads of the ports
+//! count for the gateway. Hosts and their interfaces run on other processors than the gateway, so
+//! their timers are not charged to it.
 
 use std::fs;
 use std::process::Command;
@@ -18,20 +19,21 @@ use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
-/// Connections at once, and how few the cost among them is compared to.
+/// Number of connections, and the smaller number to compare with.
 const CROWD: u64 = 10_000;
 const FEW: u64 = 100;
 
-/// The rate they share, in Mbit/s.
+/// The total rate in Mbit/s.
 const MBPS: u32 = 760;
 
-/// Full segments that all have under way together: some 0.3 s at that rate. Of the crowd each has two.
+/// Full segments in flight on all connections together: about 0.3 s at this rate, and two for each
+/// connection of the crowd.
 const SEGMENTS: u64 = 20_000;
 
-/// Most microseconds of a data packet with its ACK: then a core carries 750 Mbit/s.
+/// Limit in microseconds for a data packet with its ACK. At this cost, a core carries 750 Mbit/s.
 const COST: f64 = 16.0;
 
-/// How much more than with a queue for each flow it may be, and than among few.
+/// Limits relative to a queue for each flow, and relative to few connections.
 const TO_QUEUE: f64 = 1.25;
 const TO_FEW: f64 = 1.3;
 
@@ -39,34 +41,36 @@ const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// Opening connections takes a part of this.
+/// Duration in milliseconds, a part of which is needed to open the connections; and the limit of
+/// the whole run.
 const LASTS: &str = "60000";
 const LIMIT: Duration = Duration::from_secs(50);
 
 const FRAME: u64 = 1_514;
 const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
-/// A pure ACK, with timestamps.
+/// Length of a pure ACK with timestamps.
 const ACK: u64 = 66;
 
-/// What was measured of a run.
+/// The results of a run.
 struct Sample {
-    /// Nanoseconds for each data packet, of the forwarder, and of its interfaces and softirq threads.
+    /// Nanoseconds for each data packet: of the forwarder, and of its interfaces and softirq
+    /// threads.
     process: f64,
     interfaces: f64,
     mbps: f64,
-    /// ACKs that came back, for each data packet.
+    /// ACKs received for each data packet.
     acks: f64,
-    /// Of the segments sent, those that were sent before.
+    /// Retransmissions as a fraction of the sent segments.
     again: f64,
 }
 
-/// Who forwards what.
+/// The kind of forwarder.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// The loop and its ports alone; the sender's interface keeps the rate.
+    /// Only the loop and its ports; the sender's interface limits the rate.
     Bare,
-    /// The gateway, with so many connections and that signal.
+    /// The gateway, with this many connections and this ACK control.
     Gateway(u64, &'static str),
 }
 
@@ -77,7 +81,7 @@ const KINDS: [Kind; 4] = [
     Kind::Gateway(FEW, "postack"),
 ];
 
-/// Adds what it takes to `report`.
+/// Adds the results to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let mut samples: [Vec<Sample>; 4] = Default::default();
     for _ in 0..ROUNDS {
@@ -101,7 +105,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let crowd = nanos[2] / 1_000.0;
     let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
     let again = middle(|sample| sample.again)[2] * 100.0;
-    // Receivers that get segments two at a time send half as many ACKs.
+    // A receiver that gets segments in pairs sends half as many ACKs.
     let each = [0, 1, 2, 3].map(|kind: usize| nanos[kind] / (1.0 + acks[kind]) / 1_000.0);
     let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
     report.add(Line {
@@ -133,10 +137,10 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What it is called.
+/// Name of the section.
 pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 
-/// One run; `None` where interfaces cannot have threads, or there is but one processor.
+/// One run. `None` if interfaces cannot have threads, or if there is only one processor.
 fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     let connections = if let Kind::Gateway(connections, _) = kind { connections } else { CROWD };
     let window = SEGMENTS / connections;
@@ -148,7 +152,7 @@ fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     let stay = |id: u32| {
         let id = id.to_string();
         run(Command::new("taskset").args(["-cp", &elsewhere, &id]), LIMIT);
-        // Ahead of others, or there is no load while the machine is busy.
+        // With this priority, the load stays constant on a busy machine.
         run(Command::new("renice").args(["-n", "-15", "-p", &id]), LIMIT);
     };
     ports.iter().chain(&hosts).for_each(|id| stay(*id));
@@ -205,15 +209,15 @@ fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))
 }
 
-/// What an end of connections said last: how many are open, segments it sent, and sent again.
+/// The last output of an end of connections: open connections, sent segments, and retransmissions.
 fn progress(end: &Process) -> Option<[u64; 3]> {
     let line = end.lines().pop()?;
     let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().ok()
 }
 
-/// What interfaces of their kind need to have threads; and hosts take in what they receive packet by packet,
-/// so that most data packets have an ACK of their own.
+/// Prepares interfaces for threads. Hosts receive packet by packet, so most data packets have an
+/// ACK of their own.
 fn prepare(bed: &Testbed) {
     for host in [&bed.lan, &bed.wan] {
         host.run("ip link set dev eth0 gro_max_size 1514");
@@ -223,11 +227,12 @@ fn prepare(bed: &Testbed) {
     }
 }
 
-/// Gives each interface a thread; those of the ports, and those of the hosts, if that can be.
+/// Gives each interface a thread. Returns the threads of the ports and of the hosts; `None` if
+/// threads are not supported.
 fn threads(bed: &Testbed) -> Option<(Vec<u32>, Vec<u32>)> {
     let give = |host: &Host, interface: &str| -> Vec<u32> {
         let before = threads_of(interface);
-        // What is at /sys may be the interfaces of the machine.
+        // /sys may show the interfaces of another namespace.
         let file = format!("/mnt/class/net/{interface}/threaded");
         let line = format!("mount -t sysfs none /mnt && echo 1 > {file}");
         run(host.command("unshare").args(["--mount", "sh", "-c", &line]), LIMIT);
@@ -239,7 +244,7 @@ fn threads(bed: &Testbed) -> Option<(Vec<u32>, Vec<u32>)> {
     all.then(|| (ports.concat(), hosts.concat()))
 }
 
-/// The kernel's threads of interfaces of that name, wherever they are.
+/// The kernel threads of interfaces with this name, in any namespace.
 fn threads_of(interface: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -250,7 +255,8 @@ fn threads_of(interface: &str) -> Vec<u32> {
     ids.filter(is_one).collect()
 }
 
-/// The processors that process `id` does not stay on, as `taskset` takes them; `None` if there are none.
+/// The processors that process `id` does not use, in the notation of `taskset`; `None` if it uses
+/// all.
 fn elsewhere(id: u32) -> anyhow::Result<Option<String>> {
     let mut its = None;
     for thread in fs::read_dir(format!("/proc/{id}/task"))? {

@@ -1,8 +1,8 @@
-//! Greedy connections over one bottleneck: what the speed of simulators is compared by.
+//! Greedy connections over one bottleneck: the scenario by which simulators are compared.
 //!
-//! Every flow has hosts of its own on either side of a link with a round-trip time of 50 ms and a
-//! buffer of that time; access links have ten times its rate. Packets have 1,500 bytes from the IP
-//! header on.
+//! Every flow has its own hosts on both sides of a link. The round-trip time is 50 ms, and the
+//! buffer holds 50 ms at the link's rate. Access links have ten times this rate. Packets have 1,500
+//! bytes from the IP header on.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -42,32 +42,32 @@ pub(crate) struct Dumbbell {
     pub(crate) traces: bool,
 }
 
-/// What came of it, in total of all times.
+/// The results of all runs together.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Outcome {
-    /// Processor time of running, making the network not counted.
+    /// Processor time of the runs, without building the network.
     pub(crate) nanos: u64,
-    /// Packets that arrived over a link, and those over the bottleneck.
+    /// Packets that arrived over any link, and packets that arrived over the bottleneck.
     pub(crate) packet_hops: u64,
     pub(crate) packets: u64,
     pub(crate) timeouts: u64,
-    /// Of the last.
+    /// Of the last run.
     pub(crate) goodput_bps: f64,
     pub(crate) fingerprint: String,
-    /// The most packets that were in the network at a time, of the last.
+    /// Maximum number of packets in the network, in the last run.
     pub(crate) packets_inside: u64,
-    /// Bytes on the heap, of the last: of the scenario, with the network before anything happened,
-    /// the most while it ran, and of the results.
+    /// Heap bytes of the last run: of the scenario, with the network before the start, the maximum
+    /// during the run, and of the results.
     pub(crate) scenario_bytes: u64,
     pub(crate) built_bytes: u64,
     pub(crate) running_bytes: u64,
     pub(crate) results_bytes: u64,
-    /// The most memory that the process ever had, all of it counted.
+    /// Peak memory of the process.
     pub(crate) peak_bytes: u64,
 }
 
 impl Dumbbell {
-    /// Runs it in a process of its own.
+    /// Runs in a separate process.
     pub(crate) fn run_apart(&self) -> anyhow::Result<Outcome> {
         let numbers = [self.flows, self.seconds, self.mbps, self.times].map(|it| it.to_string());
         let mut command = Command::new(std::env::current_exe()?);
@@ -77,7 +77,7 @@ impl Dumbbell {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Runs it.
+    /// Runs in this process.
     pub(crate) fn run(&self) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         for seed in 1..=self.times {
@@ -128,7 +128,7 @@ impl Dumbbell {
         let link = |a: &str, b: &str, like: &Arc<LinkConfig>| {
             Link::new(End::of(a), End::of(b), Arc::clone(like))
         };
-        // 50 ms of the rate.
+        // 50 ms at the rate of the bottleneck.
         let buffer = Bytes(mbps * 1_000_000 / 8 / 20);
         let mut nodes =
             vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
@@ -180,7 +180,7 @@ fn fifo(bytes: Bytes) -> QdiscSpec {
     fifo
 }
 
-/// The most memory this process ever had.
+/// Peak memory of this process.
 fn peak() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,5 @@
-//! References for the gateway: the same loop and ports without a gateway, and the wire alone.
+//! References for the gateway: the same loop and ports without a gateway, and the bypass programs
+//! alone.
 
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use tidegate_dataplane::{
 };
 use tidegate_e2e::pause;
 
-/// Buffers, as many as the gateway has.
+/// Number of buffers, the same as in the gateway.
 const PACKETS: u32 = 16_384;
 
-/// Passes frames on between the interfaces `lan` and `wan` until it is killed: by the loop, or, if
-/// that does not `beat`, by the XDP programs beneath.
+/// Forwards frames between the interfaces `lan` and `wan` until it is killed. With `beat`, the loop
+/// forwards them, otherwise the XDP programs do.
 pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
     let mut clock = Monotonic::start();
     let pair = [&Interface::find("lan")?, &Interface::find("wan")?];

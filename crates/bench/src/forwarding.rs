@@ -1,4 +1,5 @@
-//! Processor time of a forwarded packet: the gateway, the same loop without it, the kernel.
+//! Processor time of a forwarded packet: through the gateway, through its loop alone, and through
+//! the kernel.
 
 use std::time::Duration;
 
@@ -10,43 +11,43 @@ use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
-/// Who forwards.
+/// The kind of forwarder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     /// The kernel's bridge.
     Bridge,
-    /// The loop and its AF_XDP ports, with a machine that does nothing.
+    /// The loop and its AF_XDP ports, with a machine that only forwards.
     Bare,
-    /// The gateway, which shapes all of it, at more than there is.
+    /// The gateway, which shapes all packets at a rate above the load.
     Managed,
-    /// The XDP programs alone.
+    /// The bypass XDP programs alone.
     Redirect,
-    /// The gateway without a policy and without a rate.
+    /// The gateway without policies and without a rate.
     Unmanaged,
 }
 
 const KINDS: [Kind; 5] = [Kind::Bridge, Kind::Bare, Kind::Managed, Kind::Redirect, Kind::Unmanaged];
 
-/// What may cost how much more than what.
+/// Limits of the cost of one forwarder relative to another.
 const LIMITS: [(Kind, Kind, f64); 3] = [
     (Kind::Managed, Kind::Bare, 1.5),
     (Kind::Bare, Kind::Bridge, 2.2),
     (Kind::Unmanaged, Kind::Redirect, 1.2),
 ];
 
-/// Measurements of each, taken in turns.
+/// Measurements of each forwarder, taken in turns.
 const ROUNDS: usize = 5;
 
-/// The load: full-size frames per second, and how many at once.
+/// The load: full-size frames per second, and burst length.
 const LOAD: (&str, &str) = ("60000", "60");
 
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(2);
 
-/// How long the load lasts, in milliseconds: longer than is measured.
+/// Duration of the load in milliseconds, longer than the measurement.
 const LASTS: &str = "4000";
 
-/// Adds how costs compare to `report`.
+/// Adds the ratios of costs to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Processor time of a forwarded 1514-byte frame, hosts and softirqs included");
     let mut costs: [Vec<f64>; 5] = Default::default();
@@ -75,7 +76,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of processor time for each packet that `forwarder` passed on.
+/// Processor time in nanoseconds for each packet that `forwarder` forwarded.
 pub(crate) fn cost(bed: &Testbed, forwarder: &Forwarder<'_>) -> anyhow::Result<f64> {
     let sink = ready(&bed.wan, &["sink", LASTS])?;
     let to = format!("{}:{PORT}", bed.wan.v4);

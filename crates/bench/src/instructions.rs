@@ -7,20 +7,20 @@ use crate::cases::MIXES;
 use crate::number::median;
 use crate::report::{Line, Report};
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Depth {
-    /// Everything, with misses of the cache and processor time.
+    /// All cases, with cache misses and processor time.
     Full,
-    /// What guards the limits, in about a minute.
+    /// The cases that guard the limits, in about a minute.
     Short,
 }
 
-/// What is done to packets one by one, and the instructions that may take. Without a limit are those
-/// that are several in one: a packet's coming and going, a timer's being set, sorted, and fired.
+/// Operations on single packets, with their limits in instructions. There is no limit for combined
+/// operations, such as arrival and departure of a packet, or setting, sorting and firing a timer.
 const OPERATIONS: [(&str, Option<f64>); 8] = [
     ("token-bucket", Some(MOST)),
-    ("flow-look-up", Some(MOST_OF_LOOK_UP)),
+    ("flow-look-up", Some(MOST)),
     ("logical-partitions/backlog", Some(MOST)),
     ("logical-partitions/sparse", None),
     ("drr/backlog", Some(MOST)),
@@ -29,18 +29,14 @@ const OPERATIONS: [(&str, Option<f64>); 8] = [
     ("timer/set-fire", None),
 ];
 
-/// Instructions an operation may take.
+/// Limit of instructions for one operation.
 const MOST: f64 = 150.0;
 
-/// Instructions of a look-up, which compares tags, tunnels and fragments too. The target is [`MOST`], and it is not met
-/// (`docs/understand/costs.md`).
-const MOST_OF_LOOK_UP: f64 = 160.0;
-
-/// How much more it may take among a million than among a thousand.
+/// Limit of the cost among a million, relative to a thousand.
 const GROWTH: f64 = 1.3;
 
-/// What is done to classes of a link, instructions that may take, and how much more among 100,000
-/// leaves than among 100.
+/// Operations on classes of a link, with their limits in instructions. The last number limits the
+/// cost among 100,000 leaf classes relative to 100.
 const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/busy", None, 1.5),
     ("class/sparse", None, 1.5),
@@ -48,40 +44,42 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/add", Some(25_000.0), 1.5),
 ];
 
-/// What a gateway is told to do to classes, both ways of the link, and says of them: that finds them by name, among
-/// 100,000 with a few comparisons more. The second is two changes.
+/// Commands and reports of classes through a gateway, in both directions of the link. The gateway
+/// finds classes by name, which takes a few more comparisons among 100,000. The second operation is
+/// two changes.
 const TOLD: [(&str, f64, f64); 2] =
     [("class-told/change", 25_000.0, 2.0), ("class-told/add", 50_000.0, 2.0)];
 
-/// How much seldomer these are done than others, which take less.
+/// Divisor of the number of repetitions for these expensive operations.
 const SELDOM: u64 = 50;
 
-/// What a packet's way consists of, only told.
+/// The parts of a packet's path, without limits.
 const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
 
-/// How much more a packet may take through a trunk than through a shaper, and through one of a hundred trunks
-/// than through one.
+/// Limit of a packet's cost through a trunk relative to a shaper, and through one of a hundred
+/// trunks relative to one.
 const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
-/// Markings, the most flows that they are measured with, and whether the short form measures them. It measures
-/// those whose limits hold with up to 10,000 flows.
+/// Markings, the largest number of flows in their measurements, and whether the short form measures
+/// them. The short form measures those whose limits hold with up to 10,000 flows.
 const MARKINGS: [(&str, u32, bool); 3] =
     [("reference", 1_000, true), ("heuristic", 100_000, false), ("coverage", 100_000, true)];
 
-/// How much more a packet may take among so many flows than among a hundred, and than one among as many flows without
-/// a marking.
+/// Limit of a packet's cost with many flows relative to a hundred, and relative to the same number
+/// of flows without a marking.
 const MORE_FLOWS: f64 = 1.2;
 const MARKED: f64 = 1.5;
 
-/// What sealing and checking a management packet may take of what a packet through a trunk does.
+/// Limit of the cost of authenticating and verifying a management packet, relative to a packet
+/// through a trunk.
 const SEALED: f64 = 0.5;
 
-/// What a management packet stands for there.
+/// Bytes that a management packet stands for in this measurement.
 const VMSS: u32 = 1_500;
 
-/// How much more a packet of a known flow, and the first of a new one, may take with 10,000 policies
-/// than with 10.
+/// Limits of the cost with 10,000 policies relative to 10: of a packet of a known flow, and of the
+/// first packet of a new flow.
 const KNOWN_FLOW: f64 = 1.05;
 const FIRST_MATCH: f64 = 3.0;
 
@@ -108,7 +106,7 @@ impl Depth {
     }
 }
 
-/// Adds all that `depth` asks for to `report`.
+/// Adds the measurements of `depth` to `report`.
 pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if !begin(report) {
         return Ok(());
@@ -140,25 +138,27 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Work on many policies, errors or classes at once. Each has the most instructions that one of many may take,
-/// and how much more it may take than one of a tenth as many. The last says whether a gateway is called for it.
+/// Work on many policies, errors or classes at once. Each has two limits: instructions per policy,
+/// error or class, and this cost relative to that among a tenth as many. The last field is `true`
+/// if a gateway does the work.
 const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 8] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),
     ("swap/policies", None, Some(1.2), true),
     ("swap/classes", None, Some(1.5), true),
-    // From a class for each policy to none, and back.
+    // From a class for each policy to no classes, and back.
     ("swap/classes-or-none", None, Some(1.5), true),
-    // All that a commit of a policy source does in the data plane.
+    // All data-plane work for a commit of a policy source.
     ("commit/policies", None, Some(1.2), true),
     ("scrape/policies", None, None, true),
     ("scrape/classes", None, None, true),
 ];
 
-/// Most instructions of one call into a gateway during a swap or a scrape: about a millisecond.
+/// Limit of instructions for one call into a gateway during a swap or a scrape: about a
+/// millisecond.
 const LONGEST_CALL: f64 = 3_000_000.0;
 
-/// Policies of a commit: as many as a source may have, if its `max_policies` does not say otherwise.
+/// Number of policies in a commit: the default limit of a source (`max_policies`).
 const COMMITTED: u32 = 100_000;
 
 /// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the longest call.
@@ -196,7 +196,7 @@ pub(crate) fn swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { files_and_swaps(depth, report) } else { Ok(()) }
 }
 
-/// Adds what packets at a queue with a marking take, and nothing else, to `report`.
+/// Adds only the cost of packets at a queue with a marking to `report`.
 pub(crate) fn only_markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if !begin(report) {
         return Ok(());
@@ -204,12 +204,12 @@ pub(crate) fn only_markings(depth: Depth, report: &mut Report) -> anyhow::Result
     markings(depth, report)
 }
 
-/// Adds what is done to classes, and nothing else, to `report`.
+/// Adds only the cost of operations on classes to `report`.
 pub(crate) fn classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { of_classes(depth, report) } else { Ok(()) }
 }
 
-/// Begins the section; whether instructions can be counted here.
+/// Begins the section. Returns `false` if instructions cannot be counted on this machine.
 fn begin(report: &mut Report) -> bool {
     report.section("Instructions of an operation (callgrind)");
     let can = callgrind::is_there();
@@ -223,7 +223,7 @@ fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let often = CLASSES.map(|(name, most, growth)| (name, most, growth, depth.operations()));
     let seldom = depth.operations() / SELDOM;
     let told = TOLD.map(|(name, most, growth)| (name, Some(most), growth, seldom));
-    // Their gateways take long to build.
+    // Building their gateways takes long.
     let told = told.into_iter().filter(|_| depth == Depth::Full);
     for (name, most, growth, operations) in often.into_iter().chain(told) {
         let of = |size| repeated(name, operations, size, depth);
@@ -235,7 +235,7 @@ fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An operation among a thousand, and how its cost grows.
+/// Measures an operation among a thousand, and the growth of its cost.
 fn operation(
     name: &str,
     most: Option<f64>,
@@ -251,9 +251,11 @@ fn operation(
     Ok(())
 }
 
-/// A shaped packet whose queue has a marking, beside one among as many flows that is only shaped.
+/// A shaped packet at a queue with a marking, compared with a shaped packet without a marking among
+/// as many flows.
 ///
-/// Among more flows a packet takes more without a marking, too. At full depth that growth is measured and taken off.
+/// Without a marking, a packet also costs more among more flows. At full depth this growth is
+/// measured and subtracted.
 fn markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let measured = MARKINGS.into_iter().filter(|(.., short)| *short || depth == Depth::Full);
     for (kind, most, _) in measured {
@@ -281,8 +283,8 @@ fn markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user packet that goes through a trunk, its management packet, and half an acknowledgement of those, beside
-/// a packet that is `shaped`.
+/// A user packet through a trunk with its management packet and half an ACK, compared with a
+/// `shaped` packet.
 fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     const NAME: &str = "gateway/trunked";
     let ((one, beside), (many, _)) = (case(NAME, 1, depth)?, case(NAME, 100, depth)?);
@@ -300,9 +302,9 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The same through the loop with the port of a live gateway, at the end that sends and the one that receives:
-/// with sealed datagrams for management packets, and for user packets as well. The latter are hashed
-/// to their last byte, which is only told.
+/// The same through the loop with a live gateway's port, at the sending and the receiving end.
+/// Management packets, or also user packets, travel in authenticated datagrams. The tag of user
+/// packets covers all their bytes, so their cost is reported without a limit.
 fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let shaped = live("live/shaped", 1, depth)?;
     report.add(instructions("live/shaped".to_owned(), shaped, None, String::new()));
@@ -331,7 +333,8 @@ fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Instructions of an operation of a live case, at the median over the seeds. Its time would be that of both ends.
+/// Instructions of one operation of a live case: the median over the seeds. Processor time is not
+/// reported, because it would include both ends.
 fn live(name: &str, trunks: u32, depth: Depth) -> anyhow::Result<f64> {
     let of = |seed: &u64| {
         let run = Run { name, operations: 10_000, size: trunks, seed: *seed };
@@ -340,7 +343,7 @@ fn live(name: &str, trunks: u32, depth: Depth) -> anyhow::Result<f64> {
     Ok(median(depth.seeds().iter().map(of).collect::<anyhow::Result<_>>()?))
 }
 
-/// A segment and its ACK, of a flow whose senders are told by their ACKs.
+/// A data segment and its ACK, in an ACK-controlled flow.
 fn postack(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     const NAME: &str = "gateway/postack";
     let ((few, _), (many, beside)) = (case(NAME, 10, depth)?, case(NAME, 10_000, depth)?);
@@ -350,7 +353,7 @@ fn postack(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the cost of a case grows from 10 policies to 10,000.
+/// The growth of a case's cost from 10 to 10,000 policies.
 fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let (few, _) = case(name, 10, depth)?;
     let (many, beside) = case(name, 10_000, depth)?;
@@ -359,12 +362,12 @@ fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// Instructions of an operation, at the median over the seeds, and what to say beside.
+/// Instructions of one operation, the median over the seeds, with a remark for the report.
 fn case(name: &str, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     repeated(name, depth.operations(), size, depth)
 }
 
-/// The same, of so many operations.
+/// The same, with this many operations.
 fn repeated(name: &str, operations: u64, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     let with_cache = depth == Depth::Full;
     let mut costs: Vec<Cost> = Vec::new();

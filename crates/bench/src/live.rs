@@ -1,4 +1,4 @@
-//! Forwarders in the middle of a test bed, each built anew for every measurement.
+//! Forwarders in the middle of a test bed, each set up again for every measurement.
 
 use std::env;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_e2e::{Gateway, Host, Process, Testbed, until};
 
-/// A forwarder in the middle of a test bed; it ends with this.
+/// A forwarder in the middle of a test bed, which ends on drop.
 pub(crate) enum Forwarder<'a> {
     Kernel,
     Ours(#[expect(dead_code, reason = "it ends when dropped")] Process, u32),
@@ -14,7 +14,7 @@ pub(crate) enum Forwarder<'a> {
 }
 
 impl Forwarder<'_> {
-    /// Processes whose time counts as the forwarder's.
+    /// The process whose time counts for the forwarder.
     pub(crate) fn process(&self) -> Option<u32> {
         match self {
             Self::Kernel => None,
@@ -24,14 +24,14 @@ impl Forwarder<'_> {
     }
 }
 
-/// This program on `host`, as the arguments say.
+/// A command that runs this program on `host` with the given arguments.
 pub(crate) fn ourselves(host: &Host, words: &[&str]) -> anyhow::Result<Command> {
     let mut command = host.command(env::current_exe()?);
     command.args(words);
     Ok(command)
 }
 
-/// The same, once it has said that it is ready.
+/// The same, started, after it has reported that it is ready.
 pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     let mut process = Process::start(&mut ourselves(host, words)?);
     until(&format!("{words:?} to be ready"), Duration::from_secs(20), || {
@@ -41,7 +41,7 @@ pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     Ok(process)
 }
 
-/// Has `tc` do each of these in the middle of `bed`; the reason of the first it did not do.
+/// Runs these `tc` commands in the middle of `bed`. Returns the reason of the first failure.
 pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
     for words in commands {
         let output = bed.middle.command("tc").args(words.split_whitespace()).output();
@@ -53,7 +53,7 @@ pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A forwarder of ours: [`forwarder`](crate::forwarder).
+/// Starts a [`forwarder`](crate::forwarder) of this program.
 pub(crate) fn ours(bed: &Testbed, what: &str) -> anyhow::Result<Forwarder<'static>> {
     let process = ready(&bed.middle, &[what])?;
     let id = process.id();

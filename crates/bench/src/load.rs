@@ -1,4 +1,4 @@
-//! A load of UDP datagrams at a fixed rate, and what is known of how it arrives.
+//! A load of UDP datagrams at a fixed rate, and the record of their arrival.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,18 +12,18 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use tidegate_e2e::{now, pause};
 
-/// Bytes of a full-size Ethernet frame, and of what it carries for UDP.
+/// Length of a full-size Ethernet frame, and its UDP payload.
 pub(crate) const FRAME: u32 = 1_514;
 const PAYLOAD: usize = 1_472;
 
-/// The port of a host's receiver.
+/// The port of the receiver.
 pub(crate) const PORT: u16 = 7_007;
 
-/// Flows that take turns.
+/// Number of flows, which send in turn.
 const FLOWS: usize = 8;
 
-/// Sends `per_second` datagrams each second, in bursts of `burst`, until `time` is over. `flows` of
-/// them take turns. Each says when it was sent.
+/// Sends `per_second` datagrams each second, in bursts of `burst`, for `time`. They belong to
+/// `flows` flows in turn. Each datagram contains the time of its departure.
 pub(crate) fn send(
     to: SocketAddr,
     per_second: u32,
@@ -40,7 +40,7 @@ pub(crate) fn send(
     while start.elapsed() < time {
         for socket in turns.by_ref().take(usize::try_from(burst).unwrap_or(1)) {
             payload[..8].copy_from_slice(&clock()?.to_be_bytes());
-            // What does not go out now is lost like any other datagram.
+            // A datagram that cannot be sent now is lost, like any other lost datagram.
             let _ = socket.send_to(&payload, to);
         }
         sent += burst;
@@ -50,7 +50,7 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Takes in nothing: what comes is dropped at the socket, at the least cost there is.
+/// Receives nothing: the kernel drops arriving datagrams at the socket, which costs least.
 pub(crate) fn sink(time: Duration) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     setsockopt(&socket, RcvBuf, &2_048)?;
@@ -59,7 +59,7 @@ pub(crate) fn sink(time: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds by the clock that the kernel marks arrivals with.
+/// Nanoseconds of the clock of the kernel's arrival time stamps.
 fn clock() -> nix::Result<i64> {
     clock_gettime(ClockId::CLOCK_REALTIME).map(nanos)
 }
@@ -70,15 +70,15 @@ fn nanos(time: TimeSpec) -> i64 {
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A datagram that arrived; times in nanoseconds.
+/// An arrived datagram; times are in nanoseconds.
 struct Arrival {
     at: i64,
-    /// Since it was sent.
+    /// Time since its departure.
     delay: i64,
 }
 
-/// Prints of each datagram that arrives at so many ports the number of its port, when it did by the
-/// kernel's clock, and how long after it was sent, once none has for a second.
+/// Prints the arrivals at this many ports: the index of the port, the arrival time by the kernel's
+/// clock, and the delay. Ends after a second without arrivals.
 pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
     let sockets = (PORT..PORT + ports).map(receiver).collect::<io::Result<Vec<_>>>()?;
     println!("ready");
@@ -97,7 +97,7 @@ pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket with room for what arrives while its process waits for a processor.
+/// A socket with a large buffer, so no datagram is lost while the process waits for a processor.
 fn receiver(port: u16) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
     socket.set_nonblocking(true)?;
@@ -106,7 +106,7 @@ fn receiver(port: u16) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The next datagram that has arrived, if any has.
+/// The next arrived datagram, if any.
 fn arrival(socket: &UdpSocket) -> nix::Result<Option<Arrival>> {
     let mut payload = [0; PAYLOAD];
     let mut control = nix::cmsg_space!(TimeSpec);

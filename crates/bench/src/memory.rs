@@ -1,5 +1,4 @@
-//! What an idle flow and an idle class take in memory, all that is kept for them counted by the
-//! allocator.
+//! Heap memory of an idle flow and of an idle class, as counted by the allocator.
 
 use std::alloc::System;
 
@@ -13,17 +12,18 @@ use crate::report::{Line, Report};
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Flows that have gone idle.
+/// Number of flows that have become idle.
 const FLOWS: u32 = 100_000;
 
-/// Bytes that PostACK may keep of each of them.
+/// Limit of bytes for each flow with PostACK.
 const MOST: f64 = 256.0;
 
-/// Bytes that a flow may take whose LAN address no other flow has. The target is [`MOST`]; the address alone, a host of
-/// the queue `hosts`, takes more than half of that (`docs/understand/costs.md`).
+/// Limit of bytes for a flow whose LAN address has no other flow. The target is [`MOST`]. The
+/// address alone, a host of the queue `hosts`, takes more than half of the target
+/// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
 
-/// Adds what an idle flow takes to `report`.
+/// Adds the memory of an idle flow to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Memory");
     let flows = |flows| heap(|| cases::idle_gateway(flows));
@@ -54,7 +54,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     classes(report)
 }
 
-/// Adds what idle classes take, and what time their making does, to `report`.
+/// Adds the memory of idle classes, and the time to create them, to `report`.
 pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
     report.section("Idle classes");
     let bytes = |classes| heap(|| cases::classified_gateway(classes));
@@ -78,20 +78,20 @@ pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves of a link that have seen no packet, what each of them may take, and seconds in which they
-/// are to be there.
+/// Number of leaf classes without packets, the limit of bytes for each, and the limit of seconds to
+/// create them.
 const CLASSES: u32 = 100_000;
 const MOST_OF_CLASS: f64 = 1_024.0;
 const MOST_TIME: f64 = 1.0;
 
-/// Bytes on the heap now.
+/// Bytes currently on the heap.
 pub(crate) fn held() -> u64 {
     let it = HEAP.stats();
     let held = it.bytes_allocated.wrapping_sub(it.bytes_deallocated);
     u64::try_from(held).unwrap_or(0)
 }
 
-/// Bytes on the heap for what `make` makes.
+/// Heap bytes of the gateway that `make` returns.
 fn heap(make: impl FnOnce() -> anyhow::Result<Gateway>) -> anyhow::Result<f64> {
     let region = Region::new(HEAP);
     let gateway = make()?;

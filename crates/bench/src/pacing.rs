@@ -1,4 +1,4 @@
-//! How evenly packets leave, against HTB.
+//! Regularity of departures, compared with HTB.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::load::{FRAME, PORT};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
-/// Rates that are measured, in Mbit/s.
+/// Measured rates in Mbit/s.
 const RATES: [u32; 2] = [10, 100];
 
-/// Measurements of each, taken in turns.
+/// Measurements of each shaper, taken in turns.
 const ROUNDS: usize = 5;
 
-/// How much wider the gaps between packets may spread than with HTB.
+/// Limit of the spread of gaps, relative to HTB.
 const MOST: f64 = 1.3;
 
 const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
-/// How long packets are sent, and how much of that is not looked at.
+/// Duration of the load in milliseconds, and the initial part in nanoseconds that is ignored.
 const SENT: &str = "3000";
 const WARM_UP: i64 = 500_000_000;
 
-/// Adds what each rate shows to `report`.
+/// Adds the result for each rate to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Evenness of 1514-byte frames at a rate: p99 - p1 of the gaps, against HTB");
     for rate in RATES {
@@ -72,7 +72,7 @@ fn gateway(bed: &Testbed, rate: u32) -> Forwarder<'_> {
     ))
 }
 
-/// A qdisc that sends at `rate` Mbit/s.
+/// The `tc` commands for HTB at `rate` Mbit/s.
 fn commands(rate: u32) -> [String; 2] {
     [
         "qdisc add dev wan root handle 1: htb default 1".to_owned(),
@@ -80,18 +80,18 @@ fn commands(rate: u32) -> [String; 2] {
     ]
 }
 
-/// The gaps between arrivals.
+/// Statistics of the gaps between arrivals.
 struct Gaps {
     /// Nanoseconds from the 1st to the 99th percentile.
     spread: f64,
-    /// Mbit/s, by the one in the middle.
+    /// Rate in Mbit/s, from the median gap.
     rate: f64,
 }
 
 fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<Gaps> {
     let receiver = ready(&bed.wan, &["arrivals", "1"])?;
     let to = format!("{}:{PORT}", bed.wan.v4);
-    // A fifth more than can leave.
+    // A fifth above the rate.
     let per_second = (rate * 1_200_000 / 8 / FRAME).to_string();
     let words = ["send", to.as_str(), &per_second, "1", SENT, "1"];
     tidegate_e2e::run(&mut ourselves(&bed.lan, &words)?, Duration::from_secs(20));
@@ -107,7 +107,7 @@ fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<
     Ok(Gaps { spread: real(u64::try_from(high - low)?), rate: FRAME_BITS * 1_000.0 / real(middle) })
 }
 
-/// When the datagram arrived that a line is about.
+/// Arrival time in a line of output.
 fn time(line: &str) -> Option<i64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Figures, their limits, and whether they keep them.
+//! Measured figures and their limits.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use serde::Serialize;
 
-/// Everything that was measured, printed as it comes.
+/// All measurements, printed as they are added.
 #[derive(Default, Serialize)]
 pub(crate) struct Report {
     sections: Vec<Section>,
@@ -17,22 +17,22 @@ pub(crate) struct Report {
 struct Section {
     title: String,
     lines: Vec<Line>,
-    /// Why something could not be measured here.
+    /// Reasons for measurements that were skipped.
     skipped: Vec<String>,
 }
 
 /// One figure.
 #[derive(Serialize)]
 pub(crate) struct Line {
-    /// What it is.
+    /// The measured quantity.
     pub(crate) what: String,
-    /// How much.
+    /// The value.
     pub(crate) value: f64,
-    /// Of what.
+    /// The unit.
     pub(crate) unit: &'static str,
-    /// Most it may be; `None` if it is only told.
+    /// The limit; `None` for figures without one.
     pub(crate) most: Option<f64>,
-    /// What else there is to know.
+    /// A remark.
     pub(crate) beside: String,
 }
 
@@ -54,7 +54,7 @@ impl Line {
 const HEAD: &str = "| what | value | limit | | beside |\n|---|---|---|---|---|";
 
 impl Report {
-    /// Begins a section: what is added from now on belongs to it.
+    /// Begins a section, to which the next figures belong.
     pub(crate) fn section(&mut self, title: &str) {
         println!("\n## {title}\n\n{HEAD}");
         self.sections.push(Section {
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Says that something cannot be measured here, and why.
+    /// Records that a measurement is impossible on this machine, and why.
     pub(crate) fn skip(&mut self, what: &str) {
         println!("skipped: {what}");
         if let Some(section) = self.sections.last_mut() {
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// Whether every figure keeps its limit.
+    /// Returns `true` if every figure is within its limit.
     pub(crate) fn holds(&self) -> bool {
         self.sections.iter().flat_map(|section| &section.lines).all(Line::holds)
     }

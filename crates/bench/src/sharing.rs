@@ -1,4 +1,4 @@
-//! How a link is shared between classes, beside HTB.
+//! Sharing of a link between classes, compared with HTB.
 
 mod play;
 mod tree;
@@ -13,28 +13,28 @@ use crate::forwarding;
 use crate::number::median;
 use crate::report::{Line, Report};
 
-/// What the link carries, in Mbit/s.
+/// Rate of the link in Mbit/s.
 const LINK: u32 = 20;
 
-/// Measurements of each, taken in turns.
+/// Measurements of each scheduler, taken in turns.
 const ROUNDS: usize = 3;
 
-/// Classes that are sent something, and what is asked of it.
+/// Classes, their loads, and the figures to compute.
 struct Scene {
     tree: &'static [Class],
-    /// For each leaf.
+    /// The load of each leaf class.
     loads: &'static [Load],
     figures: &'static [Figure],
 }
 
-/// Something to know of what arrived: the less, the better.
+/// A figure computed from the arrivals; smaller is better.
 struct Figure {
     what: &'static str,
     unit: &'static str,
     value: fn(&Played) -> f64,
 }
 
-/// Of the link 6 Mbit/s are nobody's.
+/// Guarantees leave 6 Mbit/s of the link unassigned.
 const THREE: &[Class] = &[Class::new(8_000, 1), Class::new(4_000, 2), Class::new(2_000, 3)];
 
 const SCENES: &[Scene] = &[
@@ -120,7 +120,7 @@ const SCENES: &[Scene] = &[
     },
 ];
 
-/// Of which nobody wants more than its guarantee, in Mbit/s.
+/// No class demands more than its guarantee.
 const FAST: &[Class] =
     &[Class::new(1_000_000, 1), Class::new(1_000_000, 1), Class::new(1_000_000, 1)];
 
@@ -132,7 +132,7 @@ fn furthest<const N: usize>(off: [f64; N]) -> f64 {
     off.into_iter().fold(0.0, f64::max)
 }
 
-/// Adds each figure of ours, and beside it that of HTB, to `report`; only told.
+/// Adds each figure for Tidegate and for HTB to `report`, without limits.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section(&format!("A link of {LINK} Mbit/s shared by classes, beside HTB"));
     for scene in SCENES {
@@ -157,7 +157,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was measured of ours and of HTB in turns; `None` where that cannot be.
+/// Measures Tidegate and HTB in turns; `None` if that is impossible.
 fn in_turns<T>(
     report: &mut Report,
     measure: impl Fn(&Testbed, Sharer) -> anyhow::Result<T>,
@@ -175,7 +175,7 @@ fn in_turns<T>(
     Ok(Some(all))
 }
 
-/// What is better is better in every measurement.
+/// One scheduler counts as better only if it is better in every measurement.
 fn line(what: &str, unit: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Line {
     let range = |all: &[f64]| {
         let (least, most) =

@@ -1,7 +1,9 @@
-//! Processor time of a data packet with its ACK on the live gateway: PostACK, to a queue for each flow.
+//! Processor time of a data packet with its ACK on the live gateway: PostACK, compared with a queue
+//! for each flow.
 //!
-//! Real TCP in the lab. What is shaped is the same in both, and so is what crosses, which is checked:
-//! per packet, a sender that is held below the rate would be cheaper or dearer for that alone.
+//! The load is real TCP in the lab. Both variants shape the same traffic, and the benchmark checks
+//! that the same number of packets pass. Otherwise the cost per packet would not be comparable, as
+//! it depends on the rate.
 
 use std::time::Duration;
 
@@ -12,12 +14,12 @@ use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
-/// What the transfers are: at low rates each packet leaves at its own time, for which the gateway waits
-/// awake; at high rates they leave together.
+/// The transfers. At low rates, each packet departs at its own time, for which the gateway spins.
+/// At high rates, packets depart together.
 struct Load {
     mbps: u32,
     flows: usize,
-    /// Of the way in each direction.
+    /// Delay in each direction.
     delay: &'static str,
 }
 
@@ -26,41 +28,42 @@ const LOADS: [Load; 2] =
 
 const BACKENDS: [&str; 2] = ["af-packet", "af-xdp"];
 
-/// The words of a transfer's way, and the direction of the gateway its data goes in.
+/// The options of a transfer, and the direction of its data through the gateway.
 const WAYS: [(&[&str], &str); 2] = [(&["--upload"], "up"), (&[], "down")];
 
 const SIGNALS: [&str; 2] = ["none", "postack"];
 
-/// Measurements of each, taken in turns.
+/// Measurements of each variant, taken in turns.
 const ROUNDS: usize = 3;
 
-/// How much more than with a queue for each flow a packet may take.
+/// Limit of the cost of a packet, relative to a queue for each flow.
 const COST: f64 = 1.25;
 
-/// How much more may cross with a queue for each flow: then per packet is no comparison.
+/// Limit of the ratio of passed packets. Above it, costs per packet are not comparable.
 const CROSSED: f64 = 1.05;
 
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// Much longer than is measured: what a thread has taken is not known any more when it has ended.
+/// Duration of the transfers, much longer than the measurement. The processor time of a thread is
+/// no longer readable after its end.
 const LASTS: &str = "60 s";
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 const FRAME: u64 = 1_514;
 
-/// What was measured of a run.
+/// The results of a run.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// Nanoseconds for each data packet: of the gateway and the softirq threads, and of all, hosts and
-    /// network too.
+    /// Nanoseconds for each data packet: of the gateway and the softirq threads, and in total with
+    /// hosts and network.
     gateway: f64,
     all: f64,
     mbps: f64,
 }
 
-/// Adds how costs compare to `report`: those whose name has all the words of `only`.
+/// Adds the costs to `report`, of the variants whose name contains all words of `only`.
 pub(crate) fn measure(report: &mut Report, only: &str) -> anyhow::Result<()> {
     report.section("Processor time of a data packet and its ACK, PostACK to a queue for each flow");
     let wanted = |what: &str| only.split_whitespace().all(|word| what.contains(word));
@@ -149,7 +152,7 @@ fn sample(
     })
 }
 
-/// Two hosts, and before the first of them a gateway that shapes both directions.
+/// Two hosts, with a gateway beside the first one that shapes both directions.
 fn topology(load: &Load, backend: &str, signal: &str) -> String {
     let Load { mbps, delay, .. } = load;
     format!(

@@ -1,4 +1,4 @@
-//! What the simulator costs: time beside other simulators, time among many flows, memory.
+//! Costs of the simulator: time compared with other simulators, time with many flows, and memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,15 +10,15 @@ use crate::dumbbell::{Dumbbell, Outcome};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
-/// 100 flows over 100 Mbit/s, and 10,000 of the same rate each.
+/// 100 flows over 100 Mbit/s, and 10,000 flows with the same rate each.
 const FEW: Dumbbell = Dumbbell { flows: 100, seconds: 3, mbps: 100, times: 40, traces: false };
 const MANY: Dumbbell =
     Dumbbell { flows: 10_000, seconds: 3, mbps: 10_000, times: 1, traces: false };
 
-/// How often the two take turns.
+/// Number of turns between the two.
 const TURNS: u32 = 3;
 
-/// Adds what it costs to `report`.
+/// Adds the costs to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("The simulator");
     let (mut few, mut many) = (Vec::new(), Vec::new());
@@ -33,7 +33,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     beside_others(report)
 }
 
-/// What a packet-hop costs among many flows.
+/// The cost of a packet-hop with many flows.
 fn hops(report: &mut Report, few: &[Outcome], many: &[Outcome]) {
     let each = |it: &Outcome| real(it.nanos) / real(it.packet_hops.max(1));
     let hop = |all: &[Outcome]| median(all.iter().map(each).collect());
@@ -47,7 +47,7 @@ fn hops(report: &mut Report, few: &[Outcome], many: &[Outcome]) {
     });
 }
 
-/// What each of many flows takes in memory, with all of the network they have to themselves.
+/// The memory of each of many flows, including its own part of the network.
 fn memory(report: &mut Report, few: &Outcome, many: &Outcome) {
     let flows = real(MANY.flows);
     let each = |bytes: u64| real(bytes) / flows;
@@ -91,17 +91,18 @@ fn packet_bytes() -> u64 {
     u64::try_from(tidegate_sim::PACKET_BYTES).unwrap_or(u64::MAX)
 }
 
-/// What `validate/speed.py --json` says: bottleneck packets per CPU second, the median of its turns.
+/// The output of `validate/speed.py --json`: bottleneck packets per CPU second, the median of its
+/// turns.
 #[derive(Deserialize)]
 struct Speeds {
     ours: f64,
     traced: f64,
-    /// `None` if it is not there.
+    /// `None` if ns-2 is not installed.
     ns2: Option<f64>,
     ns3: Option<f64>,
 }
 
-/// The dumbbell of 100 flows, 200 hosts and 30 s beside ns-2 and ns-3, in turns.
+/// The dumbbell with 100 flows, 200 hosts and 30 s, compared with ns-2 and ns-3 in turns.
 fn beside_others(report: &mut Report) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validate");
     let installed = Command::new(folder.join("setup")).status();

@@ -1,8 +1,8 @@
-//! Processor time that processes have taken.
+//! Processor time of processes.
 
 use std::fs;
 
-/// Nanoseconds all threads of `processes` have run.
+/// Processor time in nanoseconds of all threads of `processes`.
 pub(crate) fn time_of(processes: &[u32]) -> anyhow::Result<u64> {
     let mut sum = 0;
     for id in processes {
@@ -14,7 +14,7 @@ pub(crate) fn time_of(processes: &[u32]) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
-/// The kernel's threads that do what no process was at hand for.
+/// The kernel's softirq threads.
 pub(crate) fn softirq_threads() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Files of aggregate gateways: from text to what `tidegate aggregate` runs, or to everything that is wrong.
+//! Files of aggregate gateways: parses text into a configuration, or into findings.
 
 mod compile;
 mod raw;
@@ -24,8 +24,8 @@ pub struct AggregateConfig {
     pub peer_key: [u8; 32],
     /// TCP connections to these addresses are carried.
     pub destinations: Vec<IpNet>,
-    /// The peer may have this gateway open connections to these addresses; if `None`, to all but loopback, link-local
-    /// and multicast ones.
+    /// The peer may have this gateway open connections to these addresses. With `None`, to all
+    /// except loopback, link-local and multicast addresses.
     pub reachable: Option<Vec<IpNet>>,
     /// The source address of connections that are opened here for the peer.
     pub source: Source,
@@ -33,11 +33,11 @@ pub struct AggregateConfig {
     pub max_connections: Option<usize>,
     /// The treatment of new connections while the peer is down.
     pub on_peer_down: PeerDown,
-    /// Our FIN waits until the server has acknowledged the last byte of the client.
+    /// Sends FIN to a client only after the server has acknowledged the client's last byte.
     pub confirm_close: bool,
-    /// Most bytes of a connection in one direction that wait in a gateway.
+    /// Largest number of bytes of a connection that wait in a gateway, in one direction.
     pub stream_queue: Bytes,
-    /// Most bytes of all connections together that wait in a gateway.
+    /// Largest number of bytes of all connections together that wait in a gateway.
     pub max_queue: Bytes,
     /// The rate adjuster, which finds the weight of the aggregate connection.
     pub weight: itcp::Config,
@@ -63,9 +63,9 @@ pub enum PeerDown {
     Refuse,
 }
 
-/// Reads the file of an aggregate gateway. `path` is only what messages call it.
+/// Reads the file of an aggregate gateway. `path` is its name in messages.
 ///
-/// The findings may hold warnings even when all is well.
+/// The findings may hold warnings even if there is a result.
 pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     let mut found = Findings::new(path, text);
     let file = read::document(text, raw::File::from_document, &mut found);
@@ -74,7 +74,8 @@ pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// Tells the file of an aggregate gateway, which has an `[aggregate]`, from a policy file.
+/// Returns `true` for the file of an aggregate gateway, which has an `[aggregate]` table, unlike a
+/// policy file.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("aggregate"))

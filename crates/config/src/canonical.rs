@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use crate::read::Node;
 
-/// The value as it is written, apart from comments, quotes and the base of numbers.
+/// The value as written, without comments, quotes and number bases.
 pub(crate) fn verbatim(node: &Node<'_>) -> Value {
     match node.get_ref() {
         DeValue::String(text) => Value::String(text.as_ref().to_owned()),
@@ -43,7 +43,7 @@ pub(crate) fn in_base_unit(node: &Node<'_>) -> Value {
     quantity.map_or_else(|| verbatim(node), Value::String)
 }
 
-/// The quantity `text` in its base unit; `None` if it is no quantity.
+/// The quantity `text` in its base unit; `None` if it is not a quantity.
 fn base_unit(text: &str) -> Option<String> {
     let rate = || text.parse().ok().map(|rate: Rate| format!("{} bit/s", rate.bps()));
     let size = || text.parse().ok().map(|size: Bytes| format!("{} B", size.0));
@@ -61,9 +61,10 @@ fn percent(chance: Chance) -> String {
 /// One percent, in parts per billion.
 const PERCENT: u32 = 10_000_000;
 
-/// The canonical form of what `T` reads: a mechanism with its parameters, or a number.
+/// The canonical form of a value of type `T`: a mechanism with its parameters, or a number.
 ///
-/// Each part gets its canonical form if `T` then reads the same value. So a text that only looks like a quantity stays.
+/// Each part gets its canonical form only if `T` then still reads the same value. So text that only
+/// looks like a quantity does not change.
 pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Value {
     let mut whole = verbatim(node);
     let Ok(meaning) = T::deserialize(whole.clone()) else { return whole };
@@ -116,7 +117,7 @@ fn at<'a>(whole: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Forms that may stand for the same as `value`.
+/// Canonical forms that may have the same meaning as `value`.
 fn candidates(value: &Value) -> Vec<Value> {
     match value {
         Value::String(text) => {

@@ -1,9 +1,9 @@
-//! The catalogue of errors: a stable code for each, what it means and what to do.
+//! The catalogue of errors: a stable code for each, its meaning and its repair.
 
-/// Makes [`Code`] from the catalogue.
+/// Defines [`Code`] from the catalogue.
 macro_rules! catalogue {
     ($($variant:ident = $code:literal, $title:literal, $repair:literal;)+) => {
-        /// An error's stable code.
+        /// The stable code of an error.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[expect(missing_docs, reason = "the title says it")]
         pub enum Code { $($variant,)+ }
@@ -12,19 +12,19 @@ macro_rules! catalogue {
             /// Every code.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// The code as it is printed.
+            /// The printed code.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $code,)+ }
             }
 
-            /// What is wrong.
+            /// A short description of the error.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title,)+ }
             }
 
-            /// What to do about it.
+            /// The repair.
             #[must_use]
             pub const fn repair(self) -> &'static str {
                 match self { $(Self::$variant => $repair,)+ }
@@ -34,7 +34,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    // What is written in a policy file.
+    // Errors in the text of a policy file.
     Syntax = "TG0001", "not TOML",
         "mend the marked place; strings stand in quotes, tables in [brackets]";
     UnknownField = "TG0002", "unknown field or table",
@@ -116,7 +116,7 @@ catalogue! {
     BadMarking = "TG0040", "a marking that cannot work",
         "put it where packets wait for a rate, in a queue that drops them only when it is full: `per-flow` or `drop-tail`";
 
-    // What is written in a topology file.
+    // Errors in a topology file.
     BadGateway = "TG0041", "a gateway that cannot work",
         "give it one policy file, and hosts behind it";
     NoWay = "TG0042", "hosts that cannot reach each other",
@@ -132,13 +132,13 @@ catalogue! {
     Alone = "TG0047", "a node that nothing leads to",
         "add a [[link]] to it, or remove it";
 
-    // Terms of classes that depend on the scheduler.
+    // Class terms that depend on the scheduler.
     NotOfScheduler = "TG0048", "a field that the scheduler does not have",
         "leave the field out, or choose the `scheduler` that has it";
     BadPromise = "TG0049", "a ratio or loss bound that says nothing",
         "let each ratio refer to another class, in no circle and with a factor above 0; give a loss bound a `buffer` that can be full";
 
-    // What is written of the simulator.
+    // Errors in the tables of the simulator.
     BadRun = "TG0051", "a run that cannot be",
         "give a duration above zero, and a warm-up shorter than it";
     BadTime = "TG0052", "times that contradict each other",
@@ -168,17 +168,17 @@ catalogue! {
     BadAggregate = "TG0064", "an aggregate connection that cannot carry its traffic",
         "write one flow from one gateway to one host, after the TCP traffic that ends at the gateway, and name each traffic in one `of` only";
 
-    // The file of an aggregate gateway.
+    // Errors in the file of an aggregate gateway.
     BadAggregateGateway = "TG0065", "an aggregate gateway that cannot work",
         "correct the field the message names; the gateways of both sites have addresses and keys of their own";
     BadSource = "TG0066", "a source that cannot be watched",
         "see `docs/operate/repositories.md`: each kind of source has its own fields";
 
-    // The file of a scenario.
+    // Errors in a scenario file.
     BadChange = "TG0070", "a change of a link that cannot be",
         "name a way of a link that the file has, and its new delay, its new rate, or both";
 
-    // Warnings of settings that the gateway cannot fulfil.
+    // Warnings about settings that the gateway cannot fulfil.
     BurstBelowMean = "TG0071", "a burst too small for the mean rate",
         "raise the burst to what the message gives: the gateway sends up to 100 us late, and tokens beyond the burst are lost";
 
@@ -187,7 +187,7 @@ catalogue! {
     PortDown = "TG0073", "a port that is down",
         "take it up: `ip link set PORT up`";
 
-    // The host.
+    // Errors of the host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";
     NoInterface = "TG0102", "there is no such interface",
@@ -211,7 +211,7 @@ catalogue! {
     NoTransparency = "TG0111", "connections cannot be taken transparently",
         "run as root on a kernel with nftables and TPROXY, and install the tools: `apt-get install nftables iproute2`";
 
-    // The running gateway.
+    // Errors of the running gateway.
     NoGateway = "TG0201", "no gateway answers",
         "start one with `tidegate run FILE`, or name its socket with --socket";
     AlreadyRuns = "TG0202", "a gateway runs already",
@@ -241,7 +241,7 @@ catalogue! {
     NoSet = "TG0213", "a source without a set of policies",
         "`tidegate source` says what keeps the source from delivering its policies";
 
-    // The lab.
+    // Errors of the lab.
     NoLab = "TG0301", "no such lab or host",
         "build one with `tidegate lab up FILE`";
     LabIsUp = "TG0302", "a lab of that name is up",
@@ -251,13 +251,13 @@ catalogue! {
     NoTool = "TG0304", "a program is missing",
         "install it: `apt-get install iproute2 util-linux`";
 
-    // Everything else.
+    // All other errors.
     System = "TG0901", "the system refused something",
         "the message says what; see `tidegate doctor` for what this host can do";
 }
 
 impl Code {
-    /// The code of that name.
+    /// The code with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(name))

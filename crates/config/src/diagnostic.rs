@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! Findings about a file: errors and warnings with their places.
 
 use std::ops::Range;
 
@@ -9,33 +9,33 @@ use crate::code::Code;
 use crate::field::Places;
 use crate::item::Part;
 
-/// A place in the file: bytes from and to.
+/// A byte range in the file.
 pub(crate) type Span = Range<usize>;
 
-/// How much it matters.
+/// The severity of a finding: an error makes the file unusable.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The file cannot be used.
+    /// The file is unusable.
     Error,
-    /// It can, but does not do what its author seems to want.
+    /// The file is usable, but probably does not do what its author wants.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One finding.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// Its stable code.
     pub code: Code,
-    /// How much it matters.
+    /// Error or warning.
     pub severity: Severity,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to write instead.
+    /// The correction.
     pub help: String,
-    /// Where.
+    /// Its place.
     place: Span,
-    /// Another place that has to do with it.
+    /// A second, related place.
     other: Option<(Span, String)>,
 }
 
@@ -52,7 +52,8 @@ impl Diagnostic {
         }
     }
 
-    /// An error at `span` whose words end with what to do: "what is wrong; what to do".
+    /// An error at `span`. The text before the first "; " in `words` is the problem, the rest is
+    /// the correction.
     pub(crate) fn worded(code: Code, span: Span, words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, help)) => Self::error(code, span, message).help(help),
@@ -65,25 +66,25 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
-    /// With another place that has to do with it.
+    /// Adds a related place.
     pub(crate) fn other(mut self, span: Span, text: impl Into<String>) -> Self {
         self.other = Some((span, text.into()));
         self
     }
 
-    /// With what to write instead, where that can be said better than in general.
+    /// Sets a correction that is more specific than that of the code.
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
         self.help = text.into();
         self
     }
 }
 
-/// Everything found in one file, or in the parts of a policy set.
+/// All findings in one file, or in the parts of a policy set.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// The texts of all parts, each with a line break behind it except the last.
+    /// The texts of all parts, each followed by a line break except the last.
     text: String,
-    /// In the order of the text; at least one.
+    /// The parts in the order of the text; at least one.
     parts: Vec<Origin>,
     list: Vec<Diagnostic>,
 }
@@ -93,30 +94,30 @@ pub struct Findings {
 struct Origin {
     /// Its name in messages.
     path: String,
-    /// Its first byte in the text, the start of a line.
+    /// Offset of its first byte in the text, at the start of a line.
     start: usize,
 }
 
-/// One finding, as data.
+/// One finding in a form for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Located<'a> {
     code: &'static str,
     severity: Severity,
     file: &'a str,
-    /// From 1.
+    /// Counted from 1.
     line: usize,
-    /// From 1, in characters.
+    /// Counted from 1, in characters.
     column: usize,
     message: &'a str,
     help: &'a str,
     /// The marked text.
     source: &'a str,
-    /// The field it stands in, such as `link[2].rate`; empty for the file as a whole.
+    /// The enclosing field, such as `link[2].rate`; empty for the whole file.
     field: String,
 }
 
 impl Findings {
-    /// Nothing yet about `text`, read from `path`.
+    /// No findings yet about `text`, read from `path`.
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let only = Origin { path: path.to_owned(), start: 0 };
         Self { text: text.to_owned(), parts: vec![only], list: Vec::new() }
@@ -131,15 +132,15 @@ impl Findings {
         start
     }
 
-    /// Adds one.
+    /// Adds a finding.
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         self.list.push(diagnostic);
     }
 
-    /// Adds what was found in a file that is written in this one, as the string at `place`.
+    /// Adds the findings about a file that is embedded in this one, as the string at `place`.
     pub(crate) fn adopt(&mut self, inner: &Self, place: &Span) {
         let written = &self.text[self.whole(place)];
-        // A text with escapes is not there as it is; its findings then point at all of it.
+        // A string with escapes differs from its text. Its findings then point to the whole string.
         let offset = written.find(&inner.text).filter(|_| !inner.text.is_empty());
         for found in &inner.list {
             let mut adopted = found.clone();
@@ -160,23 +161,23 @@ impl Findings {
         }
     }
 
-    /// All of them, in the order of the file.
+    /// Sorts the findings by their places in the file.
     pub(crate) fn sort(&mut self) {
         self.list.sort_by_key(|found| (found.place.start, found.code.name()));
     }
 
-    /// Each of them.
+    /// All findings.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// Whether the file cannot be used.
+    /// Returns `true` if there is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|found| found.severity == Severity::Error)
     }
 
-    /// For people, with the places underlined; in colour if `colour`.
+    /// Renders the findings for people, with underlined places. `colour` adds colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
@@ -186,7 +187,7 @@ impl Findings {
         all.join("\n\n")
     }
 
-    /// For programs.
+    /// The findings in a form for programs.
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
         let (lines, places) = (self.lines(), self.places());
@@ -225,9 +226,10 @@ impl Findings {
         self.parts[part].start..next.unwrap_or(self.text.len())
     }
 
-    /// The errors in one: the code of the first, a line for each, and what to do about the first.
+    /// Combines all errors: the code of the first, a line for each, and the correction for the
+    /// first.
     ///
-    /// `None` if there are none.
+    /// `None` without errors.
     #[must_use]
     pub fn summary(&self) -> Option<(Code, String, String)> {
         let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
@@ -248,7 +250,8 @@ impl Findings {
         Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
-    /// Path, line and column of the character at byte `at`, the last two from 1 within its part.
+    /// Path, line and column of the character at byte `at`. Line and column count from 1 within the
+    /// part.
     fn at(&self, lines: &Lines<'_>, at: usize) -> (&str, usize, usize) {
         let part = &self.parts[self.part(at)];
         let ((line, column), (first, _)) = (lines.at(at), lines.at(part.start));
@@ -319,7 +322,7 @@ impl Findings {
         }
     }
 
-    /// `span` widened to whole characters within the text.
+    /// Extends `span` to whole characters within the text.
     fn whole(&self, span: &Span) -> Span {
         let start = self.text.floor_char_boundary(span.start);
         let end = self.text.ceil_char_boundary(span.end.max(start));

@@ -1,6 +1,6 @@
-//! Keys as they are written: hexadecimal digits.
+//! Decodes keys in hexadecimal notation.
 
-/// 32 bytes as 64 digits.
+/// Decodes 64 digits to 32 bytes; `None` for any other text.
 #[must_use]
 pub fn hexadecimal(text: &str) -> Option<[u8; 32]> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();

@@ -1,11 +1,11 @@
-//! What a host has, as far as a policy file must fit it: its interfaces.
+//! Network interfaces of a host, which a policy file must match.
 
 use tidegate_core::Bytes;
 
-/// The network interfaces of this host, or of the network namespace this thread is in.
+/// The network interfaces of this host, or of this thread's network namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Each of them but the loopback.
+    /// All interfaces except the loopback.
     pub interfaces: Vec<Interface>,
 }
 
@@ -14,34 +14,35 @@ pub struct Host {
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its MTU, if the kernel says.
+    /// Its MTU, if known.
     pub mtu: Option<u64>,
-    /// Whether it is up, if the kernel says.
+    /// `true` if it is up; `None` if unknown.
     pub is_up: Option<bool>,
-    /// Whether it is a device and not made by software.
+    /// `true` for a device, `false` for an interface made by software.
     pub is_device: bool,
-    /// Whether the default route leads through it.
+    /// `true` if the default route uses it.
     pub has_default_route: bool,
 }
 
-/// Destination and source addresses, and the ethertype.
+/// Bytes of destination address, source address and ethertype.
 const ETHERNET_HEADER: u64 = 14;
 
 impl Host {
-    /// The interface of that name.
+    /// The interface with this name.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 
-    /// The longest frame that one of the interfaces called `names` carries; `None` if none says.
+    /// The longest frame that any of the interfaces `names` carries; `None` if no MTU is known.
     #[must_use]
     pub fn longest_frame(&self, names: &[&str]) -> Option<Bytes> {
         let mtus = names.iter().filter_map(|name| self.interface(name)?.mtu);
         mtus.max().map(|mtu| Bytes(mtu + ETHERNET_HEADER))
     }
 
-    /// The ports, if there is only one way to choose them: the WAN has the default route.
+    /// The ports, if there is only one possible choice. The interface with the default route is the
+    /// WAN.
     #[must_use]
     pub fn guess_ports(&self) -> Option<(&Interface, &Interface)> {
         let devices = self.interfaces.iter().any(|it| it.is_device);
@@ -52,7 +53,7 @@ impl Host {
         others.next().is_none().then_some((lan, wan))
     }
 
-    /// The names of the ports, LAN first: those given, and the others guessed.
+    /// The names of the ports, LAN first. Missing names are guessed.
     #[must_use]
     pub fn ports(&self, lan: Option<&str>, wan: Option<&str>) -> Option<[String; 2]> {
         let names = match (lan, wan) {
@@ -60,7 +61,8 @@ impl Host {
             _ => {
                 let guessed = self.guess_ports()?;
                 let (l, w) = (guessed.0.name.as_str(), guessed.1.name.as_str());
-                // Where one is given that was guessed to be the other, it was the wrong way round.
+                // If the given port was guessed for the other side, the guess was the wrong way
+                // round.
                 match (lan, wan) {
                     (Some(lan), _) => [lan, if lan == w { l } else { w }],
                     (_, Some(wan)) => [if wan == l { w } else { l }, wan],

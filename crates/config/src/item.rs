@@ -46,7 +46,7 @@ impl ItemKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Class, Self::Trunk, Self::Policy];
 
-    /// The word for it in files, keys and messages.
+    /// Its word in files, keys and messages.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Item {
 ///
 /// # Errors
 ///
-/// The findings, if it is not TOML, has other tables, or has an item without a name.
+/// The findings, if the part is not TOML, has other tables, or has an item without a name.
 pub fn items(part: &Part) -> Result<Vec<Item>, Findings> {
     let mut found = Findings::new(&part.origin, &part.text);
     let mut items = Vec::new();
@@ -98,7 +98,7 @@ pub fn items(part: &Part) -> Result<Vec<Item>, Findings> {
     if found.has_errors() { Err(found) } else { Ok(items) }
 }
 
-/// The item that `node` is. Complains of one without a name.
+/// Converts `node` to an item. Reports an item without a name.
 fn item(kind: ItemKind, node: Node<'_>, found: &mut Findings) -> Option<Item> {
     let span = node.span();
     let table = Value::deserialize(ValueDeserializer::from(node));

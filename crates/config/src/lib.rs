@@ -1,8 +1,8 @@
-//! The files people write, policy files, topologies and scenarios: from text to values, or to everything
-//! that is wrong with it.
+//! Parses the files that people write, policy files, topologies and scenarios, into values or
+//! findings.
 //!
-//! Nothing is read or written here: text and what a host has come in, values and findings go out.
-//! The program and the Python package read the same files in the same way.
+//! The crate does no I/O: its inputs are text and properties of the host, its outputs are values
+//! and findings. The program and the Python package read the same files in the same way.
 
 #![forbid(unsafe_code)]
 

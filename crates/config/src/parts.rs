@@ -11,8 +11,8 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::item::{ItemKind, Part};
 use crate::read::{self, Node};
 
-/// `document` with the items of all `others` appended, in their order. `found` is about the text of `document` before,
-/// and about all texts after.
+/// Appends the items of all `others` to `document`, in order. Before the call `found` refers to the
+/// text of `document`, afterwards to all texts.
 pub(crate) fn merge<'a>(
     document: Option<DeTable<'a>>,
     others: &'a [Part],
@@ -46,13 +46,13 @@ fn add<'a>(document: &mut DeTable<'a>, other: DeTable<'a>, start: usize, found: 
                 document.insert(key, Spanned::new(start..start, DeValue::Array(more)));
             }
             Some(DeValue::Array(all)) => more.into_iter().for_each(|item| all.push(item)),
-            // The reader complains of a field that is not a list.
+            // The reader reports a field that is not a list.
             Some(_) => {}
         }
     }
 }
 
-/// The lists of items in `document`. Complains of everything else in it.
+/// The lists of items in `document`. Reports everything else in it.
 pub(crate) fn lists<'a>(
     document: DeTable<'a>,
     found: &mut Findings,
@@ -82,7 +82,7 @@ pub(crate) fn lists<'a>(
     lists
 }
 
-/// `node` with every byte range moved by `start`.
+/// Moves every byte range in `node` by `start`.
 fn shifted(node: Node<'_>, start: usize) -> Node<'_> {
     let span = moved(&node.span(), start);
     let value = match node.into_inner() {

@@ -1,4 +1,4 @@
-//! Policy files: from text to what the gateway runs, or to everything that is wrong with it.
+//! Policy files: parses text into a configuration of the gateway, or into findings.
 
 mod between;
 mod canonical;
@@ -30,18 +30,18 @@ use crate::item::Part;
 use crate::source::SourceSpec;
 use crate::{Findings, Host, parts, read};
 
-/// What a policy file says, with every default filled in.
+/// The content of a policy file, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Interface towards the users.
     pub lan: String,
     /// Interface towards the Internet.
     pub wan: String,
-    /// How the ports are opened.
+    /// The kind of ports.
     pub backend: Backend,
-    /// For how long the kernel waits for a sign of life before it passes frames straight across.
+    /// Time without a sign of life after which the kernel lets frames bypass the gateway.
     pub heartbeat: Duration,
-    /// The gateway itself; its seed is not from the file.
+    /// The configuration of the gateway. Its seed is not in the file.
     pub gateway: GatewayConfig,
     /// The policies, in the order of the file.
     pub policies: Vec<Policy>,
@@ -49,48 +49,48 @@ pub struct Config {
     pub classes: ClassSet,
     /// The sources of further policies, in the order of the file.
     pub sources: Vec<SourceSpec>,
-    /// What a live gateway is told of its trunks beside, in their order; none for one that lacks it.
+    /// For each trunk, the settings that only a live gateway needs; `None` if the file lacks them.
     pub trunk_ends: Vec<Option<TrunkEnd>>,
 }
 
-/// What a live gateway is told of a trunk, beside what the simulator needs.
+/// The settings of a trunk that only a live gateway needs, and not the simulator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TrunkEnd {
-    /// Where what goes to the other end is sent.
+    /// The next hop towards the other end.
     pub next_hop: NextHop,
-    /// The file with its key.
+    /// The file with the trunk's key.
     pub key_file: String,
-    /// The longest IP packet that the path carries; none for what the WAN port sends.
+    /// The longest IP packet that the path carries; `None` for the MTU of the WAN port.
     pub mtu: Option<u32>,
 }
 
-/// Who is sent what goes to the other end of a trunk.
+/// The next hop of packets to the other end of a trunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextHop {
-    /// Who has this address; it is asked for.
+    /// The router with this IP address; its MAC address is resolved.
     Address(IpAddr),
-    /// Who has this hardware address.
+    /// The router with this MAC address.
     Mac([u8; 6]),
 }
 
 impl Config {
-    /// The policies and classes, in their order.
+    /// The policies and classes, in the order of the file.
     ///
     /// # Errors
     ///
-    /// If two policies have the same name, which no file that was read has.
+    /// If two policies have the same name. [`parse`] rejects such files.
     pub fn policy_set(&self) -> Result<PolicySet, PolicySetError> {
         Ok(PolicySet::new(self.policies.clone())?.with_classes(self.classes.clone()))
     }
 }
 
-/// How the ports are opened.
+/// The kind of ports.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Backend {
-    /// AF_XDP where the host can do it, else AF_PACKET.
+    /// AF_XDP if the host supports it, else AF_PACKET.
     #[default]
     Auto,
-    /// AF_XDP or nothing.
+    /// AF_XDP, or an error.
     AfXdp,
     /// AF_PACKET.
     AfPacket,
@@ -99,18 +99,18 @@ pub enum Backend {
 /// The longest frame of an Ethernet with the usual MTU of 1500 bytes.
 const USUAL_FRAME: Bytes = Bytes(1_514);
 
-/// Reads a policy file; with `host`, also sees whether it fits that host.
+/// Reads a policy file. With `host`, also checks that the file fits this host.
 ///
-/// `path` is only what messages call it. The findings may hold warnings even when all is well.
+/// `path` is its name in messages. The findings may hold warnings even if there is a result.
 pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
     parse_parts(path, text, |_| Vec::new(), host)
 }
 
-/// The same for a policy file whose set has more parts, which `parts` gives for its head: the files it includes, and
-/// the sets of its sources.
+/// The same for a policy set in several parts. `parts` gets the head of the file and returns the
+/// included files and the sets of its sources.
 ///
-/// Parts hold `[[policy]]`, `[[class]]` and `[[trunk]]` tables only. The order of the parts orders policies of equal
-/// priority and specificity.
+/// Parts hold `[[policy]]`, `[[class]]` and `[[trunk]]` tables only. The order of the parts orders
+/// policies of equal priority and specificity.
 pub fn parse_parts(
     path: &str,
     text: &str,
@@ -127,17 +127,18 @@ pub fn parse_parts(
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// The other places to read that a policy file names.
+/// The further parts that a policy file names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
-    /// The files it includes: paths or patterns, relative to its directory.
+    /// The included files: paths or patterns, relative to its directory.
     pub includes: Vec<String>,
-    /// The sources of further policies, in its order.
+    /// The sources of further policies, in the order of the file.
     pub sources: Vec<SourceSpec>,
 }
 
 impl Head {
-    /// The head of the policy file with this `text`. Leaves out what has errors; [`parse`] reports these.
+    /// The head of the policy file `text`. Entries with errors are left out; [`parse`] reports
+    /// these.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let document = read::parse(text, 0, &mut Findings::new("", text));

@@ -1,4 +1,4 @@
-//! Reading TOML into values that remember where they stand, collecting everything that is wrong.
+//! Reads TOML into values with their places, and collects all errors.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -11,19 +11,19 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::parameters;
 use crate::shape::{self, Offer};
 
-/// A value somewhere in a file.
+/// A value with its place in a file.
 pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
 
-/// What can be read from a TOML value.
+/// A type that can be read from a TOML value.
 pub(crate) trait Read: Sized {
-    /// Reads it; what is wrong goes to `found`, at least once if the answer is `None`.
+    /// Reads the value. Errors go to `found`; there is at least one if the result is `None`.
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self>;
 
-    /// The JSON Schema of what is accepted.
+    /// The JSON Schema of accepted values.
     fn schema() -> Value;
 
-    /// The canonical form of a valid value: equal for all spellings of the same value, and read back as it. By
-    /// default the value as it is written.
+    /// The canonical form of a valid value: equal for all spellings of a value, and read as the
+    /// same value. By default the value as written.
     fn canonical(node: &Node<'_>) -> toml::Value {
         verbatim(node)
     }
@@ -34,8 +34,8 @@ pub(crate) trait Read: Sized {
     }
 }
 
-/// Reads `text` as TOML, and then with `read`; not after a syntax error, for what else seems wrong
-/// may only follow from it.
+/// Parses `text` as TOML, and then calls `read`. After a syntax error it does not, because further
+/// errors may only be consequences.
 pub(crate) fn document<T>(
     text: &str,
     read: impl FnOnce(&DeTable<'_>, &mut Findings) -> T,
@@ -63,14 +63,14 @@ pub(crate) fn file_schema<T: Read>(title: &str) -> Value {
     schema
 }
 
-/// What can stand in a field of a table: something required, or an `Option`.
+/// The type of a table's field: required, or an `Option`.
 ///
-/// A field that cannot be read is as good as absent, so that the others still get looked at.
+/// An invalid field counts as absent, so the other fields are still checked.
 pub(crate) trait Field: Sized {
-    /// Whether it must be there.
+    /// `true` if the field is required.
     const REQUIRED: bool;
 
-    /// Takes it from `table`.
+    /// Takes the field from `table`.
     fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self;
 
     /// The JSON Schema of the value.
@@ -79,12 +79,12 @@ pub(crate) trait Field: Sized {
     /// Adds the canonical form of a valid field to `into`, if `table` has the field.
     fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table);
 
-    /// What it is called in the table; several names for several fields in one.
+    /// Its names in the table; several if the value consists of several fields.
     fn keys(key: &'static str) -> Vec<&'static str> {
         vec![key]
     }
 
-    /// Adds it to the schema of its table.
+    /// Adds the field to the schema of its table.
     fn describe(key: &str, doc: &str, into: &mut TableSchema) {
         if Self::REQUIRED {
             into.required.push(key.into());
@@ -98,7 +98,7 @@ pub(crate) trait Field: Sized {
     }
 }
 
-/// The value that a description ends with, where it is one: `Default: "10 ms".`
+/// The default at the end of a description, if it is a value: `Default: "10 ms".`
 fn default_of(doc: &str) -> Option<Value> {
     let (_, written) = doc.rsplit_once("Default: ")?;
     let field = format!("default = {}", written.strip_suffix('.')?);
@@ -106,7 +106,7 @@ fn default_of(doc: &str) -> Option<Value> {
     serde_json::to_value(value).ok()
 }
 
-/// The schema of a table in the making.
+/// The schema of a table under construction.
 #[derive(Default)]
 pub(crate) struct TableSchema {
     required: Vec<Value>,
@@ -114,7 +114,7 @@ pub(crate) struct TableSchema {
 }
 
 impl TableSchema {
-    /// The schema of a table that `doc` describes.
+    /// The schema of a table with the description `doc`.
     pub(crate) fn finish(self, doc: &str) -> Value {
         json!({
             "type": "object",
@@ -126,18 +126,19 @@ impl TableSchema {
     }
 }
 
-/// The fields of a table, wherever they stand.
+/// A set of fields, possibly only a part of a table.
 pub(crate) trait Fields: Sized {
     /// Their names.
     fn keys() -> Vec<&'static str>;
 
-    /// Takes them from `table`; there may be others.
+    /// Takes the fields from `table`, which may have others.
     fn take(table: &Table<'_>, found: &mut Findings) -> Self;
 
-    /// Adds them to the schema of the table they stand in.
+    /// Adds the fields to the schema of their table.
     fn describe(into: &mut TableSchema);
 
-    /// Adds the canonical forms of the valid fields of `table` to `into`. By default the fields as they are written.
+    /// Adds the canonical forms of the valid fields of `table` to `into`. By default, the fields as
+    /// written.
     fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
         for key in Self::keys() {
             into.extend(table.get(key).map(|node| (key.to_owned(), verbatim(node))));
@@ -145,7 +146,7 @@ pub(crate) trait Fields: Sized {
     }
 }
 
-/// Fields of another table that stand in this one beside its own.
+/// A group of fields that is part of another table.
 #[derive(Clone, Debug)]
 pub(crate) struct Also<T>(pub(crate) T);
 
@@ -175,7 +176,7 @@ impl<T: Fields> Field for Also<T> {
     }
 }
 
-/// A field that must be there; whoever finds it empty knows that this has been complained of.
+/// A required field. If it is empty, an error has already been reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Required<T>(Option<Spanned<T>>);
 
@@ -185,7 +186,7 @@ impl<T> Required<T> {
         self.0.as_ref()
     }
 
-    /// The value, taken out.
+    /// Takes the value.
     pub(crate) fn take(self) -> Option<Spanned<T>> {
         self.0
     }
@@ -233,14 +234,14 @@ impl<T: Read> Field for Option<Spanned<T>> {
 /// A table being read.
 pub(crate) struct Table<'a> {
     entries: &'a DeTable<'a>,
-    /// What messages call it.
+    /// Its name in messages.
     what: &'static str,
-    /// Where messages about the whole of it point.
+    /// The place of messages about the whole table.
     span: Span,
 }
 
 impl<'a> Table<'a> {
-    /// `node` as a table that messages call `what`.
+    /// Opens `node` as a table with the name `what` in messages.
     pub(crate) fn open(
         node: &'a Node<'a>,
         what: &'static str,
@@ -253,18 +254,18 @@ impl<'a> Table<'a> {
         Some(Self { entries, what, span: node.span() })
     }
 
-    /// The top of a document.
+    /// The top-level table of a document.
     pub(crate) fn document(entries: &'a DeTable<'a>) -> Self {
         Self { entries, what: "the file", span: 0..0 }
     }
 
-    /// The fields of `T`; there must not be others.
+    /// Reads the fields of `T`, and reports all others.
     pub(crate) fn only<T: Fields>(&self, found: &mut Findings) -> T {
         self.close(&T::keys(), found);
         T::take(self, found)
     }
 
-    /// Complains of every field that is not one of `known`.
+    /// Reports every field that is not among `known`.
     fn close(&self, known: &[&str], found: &mut Findings) {
         for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
@@ -275,7 +276,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Declares tables once: their fields are what is read, what is known, and what the schema says.
+/// Declares tables. One declaration defines the fields that are read, the known names, and the
+/// schema.
 macro_rules! tables {
     ($($(#[doc = $doc:literal])+ $what:literal $table:ident {
         $($(#[doc = $field_doc:literal])+ $key:literal => $field:ident: $type:ty,)+
@@ -327,7 +329,7 @@ macro_rules! tables {
 }
 pub(crate) use tables;
 
-/// One value or a list of them, never empty.
+/// A value or a list of values, never empty.
 #[derive(Clone, Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<Spanned<T>>);
 
@@ -360,7 +362,7 @@ impl<T: Read> Read for List<T> {
     }
 }
 
-/// A list, written as one.
+/// A list that must be written as a list.
 #[derive(Clone, Debug)]
 pub(crate) struct Array<T>(pub(crate) Vec<Spanned<T>>);
 
@@ -384,7 +386,7 @@ impl<T: Read> Read for Array<T> {
     }
 }
 
-/// Every value that can be read; the others have been complained of.
+/// Every valid value. Errors in the others have been reported.
 fn all<'a, T: Read>(
     nodes: impl Iterator<Item = &'a Node<'a>>,
     found: &mut Findings,
@@ -436,11 +438,11 @@ impl Read for Number {
     }
 }
 
-/// What is one of a few names.
+/// A value with a fixed set of names.
 pub(crate) trait Choice: Copy + 'static {
-    /// What messages call it, with its article.
+    /// Its description in messages, with the article.
     const WHAT: &str;
-    /// The names, and what they stand for.
+    /// The names with their values.
     const CHOICES: &[(&str, Self)];
 }
 
@@ -461,7 +463,7 @@ impl<T: Choice> Read for T {
     }
 }
 
-/// A mechanism by its name, or as a table of its parameters with its name as `kind`.
+/// Reads a mechanism: its name, or a table of its parameters with the name as `kind`.
 pub(crate) fn mechanism<T: DeserializeOwned>(
     node: &Node<'_>,
     what: &'static str,
@@ -495,8 +497,8 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         .ok()
 }
 
-/// The schema of what [`mechanism`] reads: `read` hands an offer to the reader of what goes by a
-/// name, and `about` says what each of `names` is.
+/// The schema of a mechanism. `read` passes an offer to the reader of a name, and `about` describes
+/// each of `names`.
 pub(crate) fn mechanism_schema(
     names: &[&str],
     about: &[&str],
@@ -523,7 +525,7 @@ pub(crate) fn mechanism_schema(
     json!({ "anyOf": forms })
 }
 
-/// `node` should have been `what`.
+/// The error for `node` if `what` was expected.
 pub(crate) fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
     let message = format!("expected {what}, found {}", type_name(node.get_ref()));
     Diagnostic::error(Code::WrongType, node.span(), message)
@@ -534,7 +536,7 @@ pub(crate) fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -
     Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
 }
 
-/// Which of `names` may have been meant by `name`, and what there is.
+/// The entries of `names` that are similar to `name`, or a list of all.
 pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
     let close = names
         .iter()
@@ -555,7 +557,7 @@ pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
     }
 }
 
-/// Names of fields in other programs such as tc and iptables, and ours.
+/// Field names of other programs, such as tc and iptables, with the names here.
 const USUAL_NAMES: [(&str, &str); 14] = [
     ("proto", "protocol"),
     ("sport", "src_port"),
@@ -573,7 +575,7 @@ const USUAL_NAMES: [(&str, &str); 14] = [
     ("share", "weight"),
 ];
 
-/// Most names that are listed.
+/// Maximum number of listed names.
 const MOST_NAMES: usize = 40;
 
 fn type_name(value: &DeValue<'_>) -> &'static str {

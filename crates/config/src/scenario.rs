@@ -1,6 +1,7 @@
-//! Scenario files: a topology, who sends what to whom in it, and what is recorded.
+//! Scenario files: a topology with traffic and probes.
 //!
-//! They are topology files with a `[run]`; a lab builds from the same file what it can.
+//! They are topology files with a `[run]` table. A lab builds the parts it supports from the same
+//! file.
 
 mod change;
 mod compile;
@@ -17,13 +18,13 @@ use toml::de::DeTable;
 use crate::topology::{compile as topology, raw::File};
 use crate::{Findings, read};
 
-/// Reads other files that a scenario names, by their path from where the scenario is; what is wrong
-/// if it cannot.
+/// Reads further files named in a scenario, by a path relative to the scenario. An error is the
+/// reason in words.
 pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Reads a scenario file. `path` is only what messages call it.
+/// Reads a scenario file. `path` is its name in messages.
 ///
-/// The findings may hold warnings even when all is well.
+/// The findings may hold warnings even if there is a result.
 pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Findings) {
     let mut found = Findings::new(path, text);
     let read = |document: &DeTable<'_>, found: &mut Findings| {

@@ -1,7 +1,7 @@
-//! The JSON Schema of what reads itself with serde, found by asking its reader what it takes.
+//! The JSON Schema of types with a serde reader, found by offering values to the reader.
 //!
-//! Mechanisms and TCP declare their parameters once, as the fields of a `Config`. Here its reader is
-//! offered a value of each kind for each field; whatever it takes goes into the schema.
+//! Mechanisms and TCP declare their parameters once, as the fields of a `Config`. This module
+//! offers a value of each type for each field to the reader. The accepted types form the schema.
 
 use std::cell::RefCell;
 
@@ -14,21 +14,21 @@ use tidegate_core::{Bytes, Rate};
 use crate::read::Read;
 use crate::values::Period;
 
-/// Hands what it is given to a reader.
+/// Passes an offer to a reader.
 type Ask<'a> = &'a dyn Fn(Offer<'_>);
 
-/// The schema of whatever `ask` hands offers to.
+/// The schema of the reader behind `ask`.
 pub(crate) fn schema(ask: Ask<'_>) -> Value {
     within(ask, DEPTH)
 }
 
-/// Tables in tables that are looked into.
+/// Maximum depth of nested tables.
 const DEPTH: u32 = 4;
 
 fn within(ask: Ask<'_>, depth: u32) -> Value {
     let mut forms = leaves(ask);
     if depth > 0 {
-        // A table can be read from a list as well; nobody writes that.
+        // A reader of a table also accepts a list, but nobody writes that.
         forms.extend(fields(ask, depth).or_else(|| list(ask, depth)));
     }
     match forms.len() {
@@ -38,7 +38,7 @@ fn within(ask: Ask<'_>, depth: u32) -> Value {
     }
 }
 
-/// What it takes that is neither a table nor a list.
+/// The accepted types other than tables and lists.
 fn leaves(ask: Ask<'_>) -> Vec<Value> {
     let takes = |leaf: Leaf| answer(ask, &Given::Leaf(leaf)).is_ok_and(|taken| taken);
     let any = |texts: &[&'static str]| texts.iter().any(|text| takes(Leaf::Text(text)));
@@ -73,7 +73,7 @@ fn leaves(ask: Ask<'_>) -> Vec<Value> {
     forms
 }
 
-/// A number from `least` to `most`.
+/// An integer from `least` to `most`.
 fn ranged(kind: &str, least: Option<u64>, most: Option<u64>) -> Value {
     let mut form = json!({ "type": kind });
     for (keyword, bound) in [("minimum", least), ("maximum", most)] {
@@ -82,7 +82,7 @@ fn ranged(kind: &str, least: Option<u64>, most: Option<u64>) -> Value {
     form
 }
 
-/// The table it takes, if it takes one.
+/// The accepted table, if any.
 fn fields(ask: Ask<'_>, depth: u32) -> Option<Value> {
     let names = named(answer(ask, &Given::Unknown));
     let field = |name: &'static str| {
@@ -95,34 +95,34 @@ fn fields(ask: Ask<'_>, depth: u32) -> Option<Value> {
     )
 }
 
-/// The list it takes, if it takes one.
+/// The accepted list, if any.
 fn list(ask: Ask<'_>, depth: u32) -> Option<Value> {
     let inner = |offer: Offer<'_>| ask(offer.listed());
     let items = within(&inner, depth - 1);
     (items != json!({})).then(|| json!({ "type": "array", "items": items }))
 }
 
-/// What became of an offer: whether it was taken, or what was said instead; not taken if nobody
-/// looked at it.
+/// The answer to an offer: `true` if it was accepted, or the error message. `false` if the reader
+/// did not look at it.
 fn answer(ask: Ask<'_>, given: &Given) -> Result<bool, String> {
     let said = RefCell::new(Ok(false));
     ask(Offer { given, said: &said, path: Vec::new() });
     said.into_inner()
 }
 
-/// The names that an error lists as those there are.
+/// The names that an error message lists as valid.
 fn named(said: Result<bool, String>) -> Vec<&'static str> {
     let text = said.err().unwrap_or_default();
     let unknown = text.starts_with("unknown field") || text.starts_with("unknown variant");
     let listed = text.split_once("expected").filter(|_| unknown).map_or("", |(_, listed)| listed);
-    // A schema is made once or twice in the life of a process.
+    // A process makes a schema once or twice only.
     listed.split('`').skip(1).step_by(2).map(|it| &*it.to_owned().leak()).collect()
 }
 
 /// A value that is offered.
 enum Given {
     Leaf(Leaf),
-    /// A table with a field that nobody has.
+    /// A table with an unknown field.
     Unknown,
 }
 
@@ -134,7 +134,7 @@ enum Leaf {
     Flag(bool),
 }
 
-/// Something to read: a value, in the table or list that its path says.
+/// An offered value, inside the tables and lists of its path.
 pub(crate) struct Offer<'a> {
     given: &'a Given,
     said: &'a RefCell<Result<bool, String>>,
@@ -143,13 +143,13 @@ pub(crate) struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// The same as the field `name` of a table.
+    /// The same offer as the field `name` of a table.
     fn under(mut self, name: &'static str) -> Self {
         self.path.push(Some(name));
         self
     }
 
-    /// The same as the only item of a list.
+    /// The same offer as the only item of a list.
     fn listed(mut self) -> Self {
         self.path.push(None);
         self
@@ -216,7 +216,7 @@ impl<'de> Deserializer<'de> for Offer<'_> {
     }
 }
 
-/// A table with one field, or a list with one item; without an offer its value is 0.
+/// A table with one field, or a list with one item. Without an offer, its value is 0.
 struct Single<'a>(Option<&'static str>, Option<Offer<'a>>);
 
 impl<'de> MapAccess<'de> for Single<'_> {
@@ -291,7 +291,7 @@ mod tests {
         schema(&|offer| drop(T::deserialize(offer)))
     }
 
-    /// Kills: counting every offer as taken; not looking into an `Option`.
+    /// Kills: every offer counted as accepted; the type inside an `Option` not examined.
     #[test]
     fn each_field_has_the_form_its_reader_takes() {
         let schema = of::<Everything>();

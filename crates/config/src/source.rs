@@ -1,4 +1,4 @@
-//! `[[source]]`: a repository of policies that are not in the policy file.
+//! `[[source]]`: a repository of policies outside the policy file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use tidegate_core::Bytes;
 pub struct SourceSpec {
     /// Its name, in reports, alarms and commands.
     pub name: String,
-    /// The place of its policies.
+    /// The location of its policies.
     pub kind: SourceKind,
     /// Authentication of the gateway and of the server.
     pub access: Access,
-    /// The roles of this gateway: a policy with roles is taken if one of them is among these. Policies without
-    /// roles are taken always.
+    /// The roles of this gateway. A policy with roles applies if they include one of these.
+    /// Policies without roles always apply.
     pub roles: Vec<String>,
     /// The use of a new commit.
     pub apply: Apply,
     /// The definition of a commit.
     pub commit: Commit,
-    /// Interval between two looks at a source that cannot be watched.
+    /// Interval between two polls of a source that cannot be watched.
     pub poll: Duration,
     /// Largest total size of the set, in bytes.
     pub max_size: Bytes,
@@ -29,7 +29,7 @@ pub struct SourceSpec {
     pub max_policies: usize,
 }
 
-/// The place of the policies of a source.
+/// The location of the policies of a source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SourceKind {
     /// Files whose names end in `.toml`, in one directory of this host.
@@ -60,7 +60,7 @@ pub struct Access {
     pub user: Option<String>,
     /// File of mode 0600 with the password.
     pub password_file: Option<PathBuf>,
-    /// File with the certificates that the server's must be signed by.
+    /// File with the certificates of the authorities that sign the server's certificate.
     pub ca: Option<PathBuf>,
     /// File with the certificate of the gateway.
     pub cert: Option<PathBuf>,

@@ -1,8 +1,8 @@
-//! Text of a file from its bytes, which have to be UTF-8.
+//! Converts the bytes of a file to text, which must be UTF-8.
 
 use std::fmt;
 
-/// The place of the first byte of a text that is not UTF-8.
+/// The place of the first invalid byte in a text that is not UTF-8.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotUtf8 {
     /// The line, from 1.

@@ -12,18 +12,18 @@ use tidegate_core::link::LinkConfig;
 
 use crate::{Findings, read};
 
-/// What a topology file says, with every default filled in.
+/// The content of a topology file, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     /// Name of the lab, if the file gives one.
     pub name: Option<String>,
-    /// What the interfaces of hosts do to frames.
+    /// The offloads of host interfaces.
     pub offloads: Offloads,
-    /// What seeds jitter and losses.
+    /// The seed for jitter and losses.
     pub seed: u64,
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// The gateways, each before at least one host or gateway.
+    /// The gateways; each serves at least one host or gateway.
     pub gateways: Vec<Gateway>,
     /// The routes through the network, by host number.
     pub routes: Vec<Route>,
@@ -36,7 +36,7 @@ pub struct Host {
     pub name: String,
     /// Its addresses, at least one.
     pub addresses: Vec<IpAddr>,
-    /// Number of the gateway it is behind.
+    /// Number of the gateway that serves it.
     pub gateway: Option<usize>,
 }
 
@@ -45,51 +45,51 @@ pub struct Host {
 pub struct Gateway {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its policy file.
     pub policy: PolicyFile,
-    /// Number of the gateway it is behind; none is behind itself.
+    /// Number of the gateway that serves it. There is no cycle.
     pub gateway: Option<usize>,
 }
 
-/// Where the policy file of a gateway is.
+/// The policy file of a gateway.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PolicyFile {
-    /// At this path, from where the topology file is.
+    /// At this path, relative to the topology file.
     Path(String),
-    /// In the topology file.
+    /// Embedded in the topology file.
     Inline(String),
 }
 
 /// A one-way route through the network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Route {
-    /// Numbers of the hosts whose packets take it; empty for any.
+    /// Numbers of the sending hosts; empty for any.
     pub from: Vec<usize>,
-    /// Numbers of the hosts they go to; empty for any.
+    /// Numbers of the receiving hosts; empty for any.
     pub to: Vec<usize>,
-    /// What it is like.
+    /// Its properties.
     pub link: LinkConfig,
 }
 
 impl Route {
-    /// Whether packets from one host to another may take it.
+    /// Returns `true` if packets from one host to another may take this route.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
         let fits = |ends: &[usize], host| ends.is_empty() || ends.contains(&host);
         fits(&self.from, from) && fits(&self.to, to)
     }
 }
 
-/// What interfaces do to frames.
+/// The offloads of interfaces.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Offloads {
-    /// Nothing: frames look as on a real wire.
+    /// None: frames look as on a real wire.
     #[default]
     Wire,
-    /// What the kernel does between namespaces: super-packets, and checksums left to others.
+    /// The kernel's defaults between namespaces: super-packets and unfinished checksums.
     Default,
 }
 
-/// What is attached to a port of the network: a host, or a gateway with all that is behind it.
+/// The object at a port of the network: a host, or a gateway with everything behind it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Attached {
     /// The host of this number.
@@ -98,10 +98,11 @@ pub enum Attached {
     Gateway(usize),
 }
 
-/// Most packets the network holds at once.
+/// Maximum number of packets in the network.
 const PACKETS: u32 = 16_384;
 
-/// Reads a topology file for a lab; what it says of a simulation is seen, and left aside. `path` is only what messages call it.
+/// Reads a topology file for a lab. Tables for the simulator are checked but ignored. `path` is its
+/// name in messages.
 #[must_use]
 pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     let mut found = Findings::new(path, text);
@@ -115,7 +116,7 @@ pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     (topology.filter(|_| !found.has_errors()), found)
 }
 
-/// Whether a lab or a host can be called `text`.
+/// Returns `true` if `text` is a valid name for a lab or a host.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     compile::is_name(text)
@@ -128,7 +129,7 @@ pub fn schema() -> Value {
 }
 
 impl Topology {
-    /// What is attached to the network, port by port.
+    /// The objects at the ports of the network.
     #[must_use]
     pub fn ports(&self) -> Vec<Attached> {
         let alone = |(number, host): (usize, &Host)| {
@@ -150,13 +151,14 @@ impl Topology {
         (0..self.gateways.len()).filter(move |it| self.gateways[*it].gateway == Some(gateway))
     }
 
-    /// The gateway by which the network reaches a host, however many are between; none if it does so directly.
+    /// The outermost of the gateways between the network and a host; `None` if the host is attached
+    /// directly.
     pub(crate) fn outermost(&self, host: usize) -> Option<usize> {
         let outer = |gateway: &usize| self.gateways[*gateway].gateway;
         std::iter::successors(self.hosts[host].gateway, outer).last()
     }
 
-    /// The network, for the emulator.
+    /// The configuration of the network for the emulator.
     #[must_use]
     pub fn network(&self) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
@@ -170,7 +172,7 @@ impl Topology {
         self.between(self.ports().into_iter().map(port).collect())
     }
 
-    /// The network between ports that these addresses are behind.
+    /// The configuration of a network whose ports lead to these addresses.
     pub(crate) fn between(&self, ports: Vec<Vec<IpNet>>) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
         let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
@@ -183,7 +185,7 @@ impl Topology {
         EmulatorConfig { ports, routes, packets: PACKETS, seed: self.seed }
     }
 
-    /// Whether a route of the network leads from one host to another.
+    /// Returns `true` if a route of the network leads from one host to another.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
         self.routes.iter().any(|route| route.leads(from, to))
     }

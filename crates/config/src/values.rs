@@ -1,4 +1,4 @@
-//! The values that stand in files of every kind: quantities with their units, and mechanisms.
+//! Types of values in all files: quantities with units, and mechanisms.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ use crate::{parameters, shape};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period(pub(crate) Duration);
 
-/// Reads a quantity with `parse`; `example` for what is no string at all.
+/// Reads a quantity with `parse`. `example` is shown if the value is not a string.
 fn quantity<T>(
     node: &Node<'_>,
     example: &str,
@@ -178,7 +178,7 @@ impl Read for Weight {
     }
 }
 
-/// Yes or no.
+/// A Boolean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag(pub(crate) bool);
 
@@ -196,7 +196,7 @@ impl Read for Flag {
     }
 }
 
-/// Reads what describes itself, given as a string or a table.
+/// Reads a type with its own deserializer, from a string or a table.
 fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
     T::deserialize(ValueDeserializer::from(node.clone()))
         .map_err(|error| {
@@ -211,7 +211,7 @@ fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Opti
         .ok()
 }
 
-/// The schema of what [`described`] reads, which goes by `name`.
+/// The schema of such a type with the name `name`.
 fn described_schema<T: DeserializeOwned>(name: &str) -> Value {
     let mut schema = shape::schema(&|offer| drop(T::deserialize(offer)));
     if let Some(properties) =
@@ -242,7 +242,7 @@ impl Read for Loss {
     }
 }
 
-/// `number` if it lies within `range`.
+/// Returns `number` if it is within `range`.
 pub(crate) fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
     number: &Spanned<Number>,
     name: &str,

@@ -5,6 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
+#[path = "architecture/ledger.rs"]
+mod ledger;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -25,29 +25,29 @@ use crate::vnet::VnetHeader;
 /// Frames per system call.
 const BATCH: usize = 32;
 
-/// Frames that may wait here to be sent.
+/// Maximum number of frames that wait here to be sent.
 const OUTGOING: usize = 2 * BATCH;
 
-/// Bytes kept free before a frame: room to put a VLAN tag back.
+/// Free bytes before a frame: room to restore a VLAN tag.
 const HEADROOM: usize = 64;
 
 /// A port on a packet socket.
 ///
-/// Frames come as the stack has them: super-packets whole, checksums perhaps not yet complete. What
-/// is still to be done to a frame goes with it, so the interface it leaves by, or the kernel in its
-/// stead, does it.
+/// Frames arrive as in the stack: super-packets are whole, and checksums may be unfinished. The
+/// work that remains is passed on with the frame. The interface that sends it does this work, or
+/// the kernel.
 #[derive(Debug)]
 pub struct AfPacket(PacketPort<PacketSocket>);
 
 impl AfPacket {
-    /// Buffers this long hold the longest super-packet, and a tag before it.
+    /// Buffer size for the longest super-packet with a tag before it.
     pub const BUFFER: u32 = 17 * 4_096;
 
     /// A port on `interface`, with its frames in `memory`.
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_RAW, or when the interface is gone.
+    /// Without CAP_NET_RAW, or if the interface no longer exists.
     pub fn open(interface: &Interface, memory: &PacketMemory) -> Result<Self, InterfaceError> {
         let socket = PacketSocket::open(interface.index())
             .map_err(|error| interface.error("open a packet socket on", error))?;
@@ -97,7 +97,8 @@ impl Port for AfPacket {
     }
 }
 
-/// Puts the VLAN tag the kernel took out of a frame back, and says where the frame now is.
+/// Restores the VLAN tag that the kernel took out of a frame. Returns the position and the length
+/// of the frame.
 fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, u32) {
     const TAGGED: usize = HEADROOM - VlanTag::LEN;
     let placed = |offset| u32::try_from(offset).unwrap_or(0);
@@ -109,18 +110,18 @@ fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, 
     (Frame { offset: placed(HEADROOM), vnet: arrival.vnet }, arrival.len)
 }
 
-/// The port, over any [`Socket`].
+/// The port, generic over the [`Socket`].
 #[derive(Debug)]
 struct PacketPort<S> {
     socket: S,
     memory: PacketMemory,
-    /// Received and described, not yet asked for.
+    /// Frames received and described, but not yet returned by `receive`.
     arrived: VecDeque<PacketId>,
-    /// The socket had less than was asked for.
+    /// The last call returned fewer frames than requested.
     drained: bool,
-    /// Super-packets are cut into frames as they arrive.
+    /// Super-packets are split into frames as they arrive.
     cuts: bool,
-    /// Waiting to be sent.
+    /// Frames that wait to be sent.
     outgoing: Queue,
     /// Time of the last call of `receive`.
     now: Time,
@@ -128,9 +129,9 @@ struct PacketPort<S> {
     slots: Vec<PacketId>,
     arrivals: Vec<Arrival>,
     counters: PortCounters,
-    /// Frames the socket had no room for, so far.
+    /// Frames lost so far for lack of room in the socket.
     overflows: Cell<u64>,
-    /// All that arrives is a copy of a frame that bypasses the gateway.
+    /// Every arriving frame is a copy of a frame that bypasses the gateway.
     copies: bool,
 }
 
@@ -174,7 +175,7 @@ impl<S: Socket> PacketPort<S> {
         if let Err(error) = result
             && !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
         {
-            // The interface went down, or a super-packet is of a kind there is no word for.
+            // The interface went down, or the kernel cannot describe this kind of super-packet.
             self.counters.receive_errors += 1;
         }
         let unused = self.slots.split_off(self.arrivals.len());
@@ -196,8 +197,8 @@ impl<S: Socket> PacketPort<S> {
         }
     }
 
-    /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames without
-    /// room in the socket are copies as long as there are any.
+    /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames
+    /// that do not fit into the socket are copies first.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let received = self.arrived.drain(..).map(|packet| pool.release(packet)).count();
         let dropped = u64::try_from(received).unwrap_or(0) + self.discard(MOST_DISCARDED);
@@ -213,7 +214,7 @@ impl<S: Socket> PacketPort<S> {
         (0..packets).for_each(|_| self.counters.drops.count(reason));
     }
 
-    /// Drops about `most` of the frames that wait in the socket; returns their number.
+    /// Drops about `most` of the frames in the socket; returns their number.
     fn discard(&self, most: usize) -> u64 {
         let mut discarded = 0;
         while discarded < most {
@@ -251,7 +252,8 @@ impl<S: Socket> PacketPort<S> {
         }
     }
 
-    /// Sends a super-packet, in pieces if the kernel cannot split it. The header for the kernel has no word for tunnels.
+    /// Sends a super-packet, in pieces if the kernel cannot split it. The header for the kernel
+    /// cannot describe tunnels.
     fn send_super(&mut self, pool: &mut PacketPool, packet: PacketId) {
         let (len, key) = (pool[&packet].len, pool[&packet].key);
         let vnet = self.memory.frame(&packet).vnet;
@@ -326,7 +328,7 @@ impl<S: Socket> PacketPort<S> {
         });
     }
 
-    /// Drops a frame that has left the queue, and keeps its flow for the report.
+    /// Drops a frame that was removed from the queue, and keeps its flow for the report.
     fn refused(&mut self, pool: &mut PacketPool, frame: Waiting, why: Refusal) {
         let (key, len, at) = (frame.key(pool), frame.len, self.now);
         self.counters.refused = Some(Refused { key, len, why, at });
@@ -342,5 +344,6 @@ impl<S: Socket> PacketPort<S> {
     }
 }
 
-/// Most frames dropped at once: more than any socket holds, so that a flood cannot keep us here.
+/// Most frames dropped at once. Larger than any socket, but finite, so a flood cannot block the
+/// loop.
 const MOST_DISCARDED: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! Ports on AF_XDP sockets over one shared memory, and the wire beneath them.
+//! Ports on AF_XDP sockets over one shared memory, and the bypass programs beneath them.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`.
 
@@ -23,20 +23,20 @@ use crate::interface::{Interface, InterfaceError};
 use crate::memory::PacketMemory;
 use crate::offload::Offload;
 
-/// Why AF_XDP cannot serve here; packet sockets may.
+/// Why AF_XDP cannot be used here. AF_PACKET may work nevertheless.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The process may not do that.
+    /// The process lacks the privilege.
     #[error(
         "no privilege for AF_XDP; run as root or grant CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and \
          CAP_IPC_LOCK, or use AF_PACKET"
     )]
     NoPrivilege,
-    /// The kernel was built without it.
+    /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS); use AF_PACKET")]
     NoKernelSupport,
-    /// A frame of one interface may be longer than a buffer.
+    /// A frame of this interface may be longer than a buffer.
     #[error(
         "`{interface}` has an MTU of {mtu}, and a buffer of {buffer} bytes holds frames of {most}; \
          lower it to {most_mtu} by `ip link set {interface} mtu {most_mtu}`, or use AF_PACKET",
@@ -52,15 +52,15 @@ pub enum OpenError {
         /// Longest frame that a buffer holds.
         most: u32,
     },
-    /// The memory cannot be shared with an interface.
+    /// The size of the buffers does not suit AF_XDP.
     #[error("buffers of {buffer} bytes are not for AF_XDP: a power of two from 2048 to {page}")]
     Buffers {
         /// Bytes of a buffer.
         buffer: u32,
-        /// Most bytes there can be.
+        /// Largest possible size of a buffer.
         page: u32,
     },
-    /// One interface receives on more queues than the program knows.
+    /// An interface has more receive queues than the XDP program supports.
     #[error(
         "`{interface}` receives on {queues} queues, and at most {MAX_QUEUES} can be served; \
          `ethtool -L {interface} combined {MAX_QUEUES}` (or `rx {MAX_QUEUES}`) reduces them"
@@ -68,7 +68,7 @@ pub enum OpenError {
     Queues {
         /// The interface.
         interface: String,
-        /// Queues it receives on.
+        /// Number of receive queues.
         queues: u32,
     },
     /// There are too few buffers for the queues of both interfaces.
@@ -76,14 +76,14 @@ pub enum OpenError {
         "{buffers} buffers are too few for {queues} receive queues: at least {least} are needed"
     )]
     TooFewBuffers {
-        /// Buffers there are.
+        /// Available buffers.
         buffers: usize,
         /// Receive queues of both interfaces.
         queues: u32,
-        /// Buffers there should be.
+        /// Required buffers.
         least: u32,
     },
-    /// Another process has a socket there.
+    /// Another process has an AF_XDP socket on this queue.
     #[error(
         "another AF_XDP socket holds queue {queue} of `{interface}`; \
          end the program it belongs to (`ss --xdp` names it)"
@@ -94,7 +94,7 @@ pub enum OpenError {
         /// The receive queue.
         queue: u32,
     },
-    /// The buffers may not be locked into memory.
+    /// The process may not lock the buffers into memory.
     #[error(
         "{bytes} bytes of buffers may not be locked into memory; \
          raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), grant CAP_IPC_LOCK, or use fewer buffers"
@@ -110,45 +110,46 @@ pub enum OpenError {
         interface: String,
         /// The receive queue.
         queue: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// An interface does not answer.
+    /// A request to an interface failed.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// The wire cannot be laid.
+    /// The bypass programs cannot be attached.
     #[error(transparent)]
     Wire(#[from] WireError),
 }
 
-/// Two ports, and the wire between them.
+/// Two ports, and the bypass programs between them.
 #[derive(Debug)]
 pub struct Opened {
     /// The ports, in the order of the interfaces.
     pub ports: [AfXdp; 2],
-    /// What lets frames come to them.
+    /// The attached programs, which deliver frames to the ports.
     pub wire: FailToWire,
 }
 
-/// Bytes the kernel keeps free before a frame, `XDP_PACKET_HEADROOM`.
+/// Bytes that the kernel keeps free before a frame, `XDP_PACKET_HEADROOM`.
 const HEADROOM: u32 = 256;
 
-/// Ethernet's addresses and type, and two VLAN tags: what a frame may have beyond the MTU.
+/// Link-layer bytes that a frame may have beyond the MTU: Ethernet addresses and type, and two VLAN
+/// tags.
 const LINK_HEADER: u32 = 14 + 2 * 4;
 
-/// Entries of a ring: at most, and at least.
+/// Maximum and minimum number of entries of a ring.
 const RING: (u32, u32) = (2_048, 64);
 
-/// Opens AF_XDP ports on `interfaces` whose frames are in `memory`, described in `pool`, and lays
-/// the wire beneath them.
+/// Opens AF_XDP ports on `interfaces`, whose frames are in `memory` and their descriptors in
+/// `pool`. Attaches the bypass programs.
 ///
-/// The program of each port runs in `mode`, or natively where it can. Frames go straight across
-/// until the first [`beat`](crate::Heartbeat::beat). VLAN tags are from here on left in the frames.
+/// The program of each port runs in `mode`; without `mode`, natively if possible. Frames bypass the
+/// gateway until the first [`beat`](crate::Heartbeat::beat). From now on the interfaces leave VLAN
+/// tags in the frames.
 ///
 /// # Errors
 ///
-/// Why it is impossible here, and what to do about it. Nothing is left behind then, but a wire that
-/// was there before.
+/// The reason, and the remedy. After an error, only programs of earlier runs stay attached.
 pub fn open(
     interfaces: [&Interface; 2],
     mode: Option<Mode>,
@@ -161,7 +162,7 @@ pub fn open(
     let native = candidates.iter().all(|candidate| candidate.modes[0] == Mode::Native);
     let wish = if native { Copying::ZeroCopy } else { Copying::Copy };
     let mut ports = match bind_all(interfaces, queues, memory, wish) {
-        // Zero-copy on one port obliges the other, which may not be able to.
+        // Zero-copy on one port requires it on the other, which may not support it.
         Err(OpenError::Socket { .. }) if native => {
             bind_all(interfaces, queues, memory, Copying::Copy)?
         }
@@ -185,11 +186,12 @@ pub fn open(
     Ok(Opened { wire, ports })
 }
 
-/// Bytes of a buffer that holds every frame of `interfaces`, or of the largest there can be.
+/// Bytes of a buffer that holds every frame of `interfaces`. At most the largest size that AF_XDP
+/// supports.
 ///
 /// # Errors
 ///
-/// When one of them is gone.
+/// If one of the interfaces no longer exists.
 pub fn buffer_size(interfaces: [&Interface; 2]) -> Result<u32, InterfaceError> {
     let mtu = interfaces[0].mtu()?.max(interfaces[1].mtu()?);
     let least = mtu.saturating_add(HEADROOM + LINK_HEADER).min(page_size());
@@ -202,7 +204,7 @@ pub fn most_mtu() -> u32 {
     page_size().saturating_sub(HEADROOM + LINK_HEADER)
 }
 
-/// What there is to try on an interface.
+/// The modes to try on an interface.
 struct Candidate {
     modes: Vec<Mode>,
     takes_redirected: bool,
@@ -217,7 +219,7 @@ impl Candidate {
         let modes = match (chosen, fail_to_wire::laid(interface)) {
             (Some(mode), _) => vec![mode],
             (None, Some(Mode::Generic)) => vec![Mode::Generic, Mode::Native],
-            // Only a native program has the other end of a veth cut its super-packets.
+            // Only with a native program does the other end of a veth split its super-packets.
             (None, _) if interface.is_veth() => vec![Mode::Native],
             (None, Some(Mode::Native)) => vec![Mode::Native, Mode::Generic],
             (None, None) if can => vec![Mode::Native, Mode::Generic],
@@ -236,7 +238,7 @@ impl Candidate {
     }
 }
 
-/// Queues of each interface, if their frames fit the memory.
+/// Returns the receive queues of each interface, if their frames fit the buffers.
 fn check(interfaces: [&Interface; 2], memory: &PacketMemory) -> Result<[u32; 2], OpenError> {
     let buffer = u32::try_from(memory.size()).unwrap_or(u32::MAX);
     let page = page_size();
@@ -258,7 +260,7 @@ fn check(interfaces: [&Interface; 2], memory: &PacketMemory) -> Result<[u32; 2],
     Ok(interfaces.map(Interface::receive_queues))
 }
 
-/// Entries of each ring: together they take at most half of `buffers` to receive into.
+/// Entries of each ring. The fill rings together use at most half of `buffers`.
 fn ring_size(buffers: usize, queues: u32) -> Result<u32, OpenError> {
     let least = 4 * queues * RING.1;
     let room = u32::try_from(buffers).unwrap_or(u32::MAX) / (4 * queues);
@@ -268,7 +270,7 @@ fn ring_size(buffers: usize, queues: u32) -> Result<u32, OpenError> {
     }
 }
 
-/// A socket for each queue of each interface, all over `memory`.
+/// Binds a socket to each queue of each interface, all over `memory`.
 fn bind_all(
     interfaces: [&Interface; 2],
     queues: [u32; 2],
@@ -295,7 +297,7 @@ fn bind_all(
     Ok([port(lan, interfaces[0])?, port(wan, interfaces[1])?])
 }
 
-/// Binds, and waits a little for a process that was killed: its sockets close late.
+/// Binds, with retries: the sockets of a killed process close late.
 fn bind_when_free(place: Place, umem: Umem<'_>) -> io::Result<Socket> {
     /// Measured: 10 to 17 ms on an idle machine.
     const ATTEMPTS: u32 = 100;
@@ -312,7 +314,7 @@ fn bind_when_free(place: Place, umem: Umem<'_>) -> io::Result<Socket> {
     Socket::bind(place, umem)
 }
 
-/// What `error` means for a socket.
+/// Translates a socket's `error`.
 fn refused(
     interface: &Interface,
     queue: u32,
@@ -331,7 +333,7 @@ fn refused(
     }
 }
 
-/// Has `interface` leave VLAN tags in the frames: beside them, XDP loses them.
+/// Makes `interface` leave VLAN tags in the frames. XDP loses tags that the hardware has taken out.
 fn keep_vlan_tags(interface: &Interface) {
     if interface.offload(Offload::RxVlan).unwrap_or(false)
         && let Err(error) = interface.set_offload(Offload::RxVlan, false)
@@ -340,8 +342,8 @@ fn keep_vlan_tags(interface: &Interface) {
     }
 }
 
-/// Has `interface` not join frames before its generic program sees them: joined, no buffer holds
-/// them.
+/// Disables aggregation on `interface`: a generic XDP program would get joined frames, which no
+/// buffer can hold.
 fn keep_frames_apart(interface: &Interface) {
     for offload in [Offload::Gro, Offload::Lro] {
         if interface.offload(offload).unwrap_or(false)

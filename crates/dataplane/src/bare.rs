@@ -1,9 +1,9 @@
-//! The machine that does nothing: what comes in at one port goes out of the other.
+//! A machine without any mechanism: forwards packets between two ports.
 
 use tidegate_core::packet::Fifo;
 use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
 
-/// Passes packets on between port 0 and port 1: what every other machine's cost is compared to.
+/// Forwards packets between port 0 and port 1. It is the baseline for the cost of other machines.
 #[derive(Debug)]
 pub struct Bare {
     pool: PacketPool,
@@ -11,7 +11,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// One that can hold `packets` at once.
+    /// A machine that can hold `packets` at once.
     #[must_use]
     pub fn new(packets: u32) -> Self {
         Self { pool: PacketPool::with_capacity(packets), leaving: [Fifo::new(); 2] }

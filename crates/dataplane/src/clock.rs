@@ -1,4 +1,4 @@
-//! The time of a run, and waiting for the next thing to happen in it.
+//! The time of a run, and waiting for the next event.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -8,18 +8,18 @@ use tidegate_core::Time;
 
 use crate::lead::Lead;
 
-/// A clock that can be waited on: the host's, or a test's.
+/// A clock with a wait operation: the host's, or a test's.
 pub trait Clock {
     /// The time of the run.
     fn now(&mut self) -> Time;
 
-    /// The processor time of the calling thread. A clock that jumps counts none.
+    /// The processor time of the calling thread. A virtual clock returns zero.
     fn used(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// Returns at the alarm, or before that when one of `ports` or `inbox` can be read, or for no
-    /// reason; says whether `inbox` can.
+    /// Waits until the alarm, or until one of `ports` or `inbox` is readable. May return early for
+    /// no reason. Returns `true` if `inbox` is readable.
     fn wait(
         &mut self,
         alarm: Option<Alarm>,
@@ -28,41 +28,41 @@ pub trait Clock {
     ) -> bool;
 }
 
-/// When a wait ends.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Alarm {
-    /// At the latest then.
+    /// The latest time of return.
     pub at: Time,
-    /// Exactly then, if that is near when something happens: it goes first.
+    /// Return exactly at this time, even if a descriptor becomes readable shortly before.
     pub exact: bool,
 }
 
-/// The host's `CLOCK_MONOTONIC`, counted from when this was made.
+/// The host's `CLOCK_MONOTONIC`, relative to the creation of this value.
 ///
-/// It comes back a little before an exact alarm, and waits awake for the rest: some 50 us, and an
-/// eighth of the time at most. One thread waits on it, and gets at most 15/16 of a core: under
-/// `SCHED_FIFO`, the kernel would stop a busier thread for some 50 ms in every second, which is
-/// worse than a short rest.
+/// For an exact alarm, it wakes up slightly early and spins for the remainder. It spins for at most
+/// about 50 us per alarm, and at most an eighth of the time. Its thread gets at most 15/16 of a
+/// core. Under `SCHED_FIFO`, the kernel would stop a busier thread for about 50 ms in every second,
+/// which is worse than a short rest.
 #[derive(Debug)]
 pub struct Monotonic {
     origin: u64,
     polled: Vec<libc::pollfd>,
-    /// When the use of the processor was last looked at.
+    /// Time of the last check of the processor time.
     looked: u64,
-    /// Processor time of the thread then; the greatest number before the first time, because who
-    /// starts the clock need not be who waits on it.
+    /// Processor time of the thread at the last check. `u64::MAX` before the first check, because
+    /// another thread may have created the clock.
     used: u64,
     lead: Lead,
 }
 
-/// How often the use of the processor is looked at.
+/// Interval between checks of the processor time.
 const LOOK: u64 = 10_000_000;
 
 /// The longest rest.
 const REST: u64 = 1_000_000;
 
 impl Monotonic {
-    /// A clock that is at [`Time::ZERO`] now.
+    /// A clock that shows [`Time::ZERO`] now.
     #[must_use]
     pub fn start() -> Self {
         let origin = reading(libc::CLOCK_MONOTONIC);
@@ -70,14 +70,14 @@ impl Monotonic {
         Self { origin, polled: Vec::new(), looked: origin, used: u64::MAX, lead }
     }
 
-    /// What `CLOCK_MONOTONIC` reads at [`Time::ZERO`], in nanoseconds: for those who share that
-    /// clock, such as programs in the kernel.
+    /// The value of `CLOCK_MONOTONIC` at [`Time::ZERO`], in nanoseconds. BPF programs in the kernel
+    /// use the same clock.
     #[must_use]
     pub const fn origin(&self) -> u64 {
         self.origin
     }
 
-    /// Returns exactly at `deadline`, or well before that if something happens.
+    /// Returns exactly at `deadline`, or well before it if a descriptor becomes readable.
     fn meet(&mut self, deadline: u64) {
         let now = reading(libc::CLOCK_MONOTONIC);
         let lead = self.lead.at(now);
@@ -98,7 +98,7 @@ impl Monotonic {
         self.lead.waited(late - back);
     }
 
-    /// Rests if the thread has taken more than its share since this last looked.
+    /// Rests if the thread has used more than its share of the processor since the last check.
     fn rest(&mut self) {
         let now = reading(libc::CLOCK_MONOTONIC);
         let elapsed = now.saturating_sub(self.looked);
@@ -153,17 +153,17 @@ impl Clock for Monotonic {
     }
 }
 
-/// Waits until one of `polled` is ready, or for `timeout`; says whether any is.
+/// Waits until one of `polled` is ready, or for `timeout`. Returns `true` if one is ready.
 fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     let count = libc::nfds_t::try_from(polled.len()).unwrap_or(0);
-    // SAFETY: `polled` holds `count` entries, and `timeout` is null or points at a timespec that
-    // lives until the end of this function. A descriptor that is no longer open is reported.
+    // SAFETY: `polled` holds `count` entries, and `timeout` is null or points to a timespec that
+    // lives until the end of this function. The kernel reports a closed descriptor as an error.
     unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, ptr::null()) > 0 }
 }
 
-/// What `clock` reads, in nanoseconds.
+/// The value of `clock`, in nanoseconds.
 fn reading(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a whole timespec. The call cannot fail: every Linux has these clocks.
@@ -212,7 +212,7 @@ mod tests {
         assert!(clock.wait(None, &mut std::iter::empty(), reader.as_fd()));
     }
 
-    /// Kills: a `meet` that does not wait awake.
+    /// Kills: a `meet` that does not spin.
     #[test]
     fn what_is_due_in_a_moment_goes_before_what_can_be_read() {
         let mut clock = Monotonic::start();

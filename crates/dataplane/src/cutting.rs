@@ -1,9 +1,12 @@
-//! Super-packets that arrive for a slow link are cut into frames, each with a buffer and a description of its own.
+//! Splits super-packets that arrive for a slow link into frames, each with its own buffer and
+//! descriptor.
 //!
-//! A link of 500 kbit/s takes a second for a super-packet of 64 KiB. Of frames, others can depart in between.
+//! A link of 500 kbit/s takes a second for a super-packet of 64 KiB. Between its frames, packets of
+//! other flows can depart.
 //!
 //! Source: Linux, tc-cake(8), `split-gso`.
-//! Differs: the rate of the link decides, and a super-packet stays whole if its frames would make buffers scarce.
+//! Differs: the rate of the link decides. A super-packet stays whole if its frames would make
+//! buffers scarce.
 
 use std::collections::VecDeque;
 
@@ -14,7 +17,8 @@ use crate::frame;
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
 
-/// Appends the frames of the super-packet `packet`, which is described, to `out`. Appends any other packet whole.
+/// Appends the frames of the super-packet `packet`, which has a descriptor, to `out`. Any other
+/// packet is appended unchanged.
 pub(crate) fn cut(
     memory: &PacketMemory,
     pool: &mut PacketPool,
@@ -35,7 +39,8 @@ pub(crate) fn cut(
     }
 }
 
-/// The frames of a super-packet. `None` for a single frame, for one that cannot be cut, and where buffers would be scarce.
+/// The frames of a super-packet. `None` for a single frame, for one that cannot be split, and if
+/// buffers would become scarce.
 fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option<Vec<Vec<u8>>> {
     let (described, vnet) = (&pool[packet], memory.frame(packet).vnet);
     let size = vnet.segment_size().filter(|_| described.segments > 1 && !vnet.is_fragmented())?;
@@ -49,13 +54,13 @@ fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option
     fits.then_some(pieces)
 }
 
-/// Makes `piece` the frame of `packet`, and describes it.
+/// Stores `piece` as the frame of `packet`, and describes it.
 fn fill(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId, piece: &[u8], now: Time) {
     if let Some(mut frame) = memory.place(pool, packet, piece.len()) {
         frame.copy_from_slice(piece);
     }
     let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-    // The super-packet was counted as it arrived.
+    // The super-packet was already counted on arrival.
     frame::arrive(memory, pool, packet, len, now, &mut PortCounters::default());
 }
 
@@ -70,7 +75,7 @@ mod tests {
 
     const MSS: u16 = 1_448;
 
-    /// A super-packet of `payload` bytes in a pool of `buffers`, cut.
+    /// Splits a super-packet of `payload` bytes in a pool of `buffers`.
     fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<PacketId>) {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
         frame.payload = (0..payload).map(|n| n.to_le_bytes()[0]).collect();
@@ -94,7 +99,7 @@ mod tests {
         pool[packet].tcp.unwrap()
     }
 
-    /// Kills: a description of the super-packet kept for its first frame; bytes that are lost or said twice.
+    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated.
     #[test]
     fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;
@@ -118,7 +123,7 @@ mod tests {
         assert_eq!((bytes, pool.in_use()), (payload, 0));
     }
 
-    /// Kills: frames that are lost as there are no buffers for them; frames that take the buffers kept for others.
+    /// Kills: frames lost for lack of buffers; frames that take the buffers reserved for others.
     #[test]
     fn a_super_packet_whose_frames_would_make_buffers_scarce_stays_whole() {
         for (buffers, segments, frames) in [(16, 14, 14), (16, 15, 1), (16, 16, 1), (16, 17, 1)] {

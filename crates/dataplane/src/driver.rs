@@ -1,4 +1,4 @@
-//! The loop: turn after turn until told to stop, asleep in between.
+//! The loop: runs turns until it is stopped, and sleeps in between.
 
 use std::time::Duration;
 
@@ -10,32 +10,33 @@ use crate::inbox::{Inbox, Live};
 use crate::port::Port;
 use crate::turn::{Turn, send_due, take_in, turn};
 
-/// Beats within the timeout of a heartbeat.
+/// Number of beats within the timeout of a heartbeat.
 const BEATS: u32 = 4;
 
-/// How a loop behaves.
+/// Settings of a loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// At high rates, packets are taken in and leave only at multiples of this; zero for each at its
-    /// own time.
+    /// Grid for wake-ups at high rates: packets are received and sent only at multiples of it. Zero
+    /// switches the grid off.
     pub grid: Duration,
-    /// Packets per second that are a high rate, of those that arrive and of those that leave.
+    /// Rate in packets per second from which the grid is used, for arrivals and departures
+    /// separately.
     pub high_rate: u32,
-    /// Longest time to go on sending what is held after being told to stop.
+    /// Longest time for sending the held packets after a stop.
     pub drain: Duration,
 }
 
-/// Source: measured, a loop that wakes for each packet takes 80 % of a core at 1 Gbit/s, on a grid
-/// of 100 us 67 %; at 100 Mbit/s (8,300 packets per second) it takes 16 % and is as exact as HTB.
-/// Forwarding 60,000 packets per second takes 3.9 us of a core each if every packet wakes the loop,
-/// and 1.9 us if they gather for up to 100 us.
+/// Source: measured. At 1 Gbit/s, a loop that wakes for each packet takes 80 % of a core, and 67 %
+/// on a grid of 100 us. At 100 Mbit/s (8,300 packets per second) it takes 16 % and is as exact as
+/// HTB. At 60,000 packets per second, a packet costs 3.9 us if it wakes the loop, and 1.9 us if
+/// packets gather for up to 100 us.
 impl Default for Options {
     fn default() -> Self {
         Self { grid: Duration::from_micros(100), high_rate: 20_000, drain: Duration::from_secs(2) }
     }
 }
 
-/// A machine, its ports, and what comes in besides packets.
+/// A machine with its ports, its heartbeat and its inbox.
 #[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
 pub struct Driver<M, H = ()> {
     machine: M,
@@ -46,18 +47,18 @@ pub struct Driver<M, H = ()> {
     arriving: Grid,
     leaving: Grid,
     grain: Grain,
-    /// When the last beat was.
+    /// Time of the last beat.
     beat: Option<Time>,
     hangs: u64,
     /// The longest processor time of one command, or of one turn during a policy change.
     occupied: Duration,
     hung_at: Time,
-    /// Frames that had bypassed the gateway when the loop began to beat, of each port.
+    /// For each port, the frames that had bypassed the gateway when the loop started to beat.
     passed: Vec<u64>,
 }
 
 impl<M: Machine, H: Heartbeat> Driver<M, H> {
-    /// A loop that drives `machine` between `ports`, whose numbers are their places.
+    /// A loop that drives `machine` between `ports`. The index of a port is its number.
     #[must_use]
     pub fn new(
         mut machine: M,
@@ -84,11 +85,12 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         }
     }
 
-    /// Runs until told to stop, and sends what is held; gives back all it was made of.
+    /// Runs until it is stopped, then sends the held packets. Returns its parts.
     pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>, H) {
         loop {
             let now = clock.now();
-            // Reading the processor time is a system call, too dear for every turn.
+            // Reading the processor time takes a system call, which is too expensive for every
+            // turn.
             let began = self.machine.is_working().then(|| clock.used());
             let turn = if self.keep_alive(now) {
                 turn(&mut self.machine, &mut self.ports, now)
@@ -108,7 +110,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         (self.machine, self.ports, self.heartbeat)
     }
 
-    /// When to come back after `turn` if nothing happens.
+    /// The next wake-up after `turn`, unless packets arrive earlier.
     fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
         self.arriving.count(now, turn.received, &self.options);
         self.leaving.count(now, turn.sent, &self.options);
@@ -125,8 +127,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         due.into_iter().chain(gathered).chain(beat).min()
     }
 
-    /// Whether to leave what arrives after `turn` until the grid's next point: at a high rate, as
-    /// long as there was something every time.
+    /// Returns `true` if arrivals after `turn` are to wait for the next point of the grid. This is
+    /// so at a high rate, as long as every turn receives packets.
     const fn lets_gather(&self, turn: &Turn) -> bool {
         self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
     }
@@ -147,16 +149,17 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         goes_on
     }
 
-    /// Notes the processor time since `began`, if it is the longest.
+    /// Updates the maximum with the processor time since `began`.
     fn note(&mut self, began: Option<Duration>, clock: &mut dyn Clock) {
         if let Some(began) = began {
             self.occupied = self.occupied.max(clock.used().saturating_sub(began));
         }
     }
 
-    /// Beats when it is time; says whether all that arrives is ours to forward. Copies of what went
-    /// straight across are dropped, and after a hang everything that arrived: what came after it has
-    /// been sent.
+    /// Beats if it is due. Returns `true` if the loop is to forward all arriving frames.
+    ///
+    /// While frames bypass the gateway, their copies are dropped. After a hang, everything that has
+    /// arrived is dropped, because the kernel has already forwarded later frames.
     fn keep_alive(&mut self, now: Time) -> bool {
         let Some(timeout) = self.heartbeat.timeout() else { return true };
         let passing = self.heartbeat.passing();
@@ -178,8 +181,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         !passing
     }
 
-    /// Drops the copies of frames that went straight across. If the loop hung, also drops the frames
-    /// that arrived before the kernel noticed, and counts them as stale.
+    /// Drops the copies of frames that bypassed the gateway. After a hang, also drops the frames
+    /// that arrived before the kernel noticed the hang, and counts them as stale.
     fn drop_arrived(&mut self, hung: bool) {
         let (heartbeat, before) = (&self.heartbeat, &self.passed);
         for (at, port) in self.ports.iter_mut().enumerate() {
@@ -200,10 +203,10 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         Some(self.beat? + self.heartbeat.timeout()? / BEATS)
     }
 
-    /// Sends frames straight across, takes in those that came before, and sends what is held.
+    /// Switches to bypass, receives the frames that came before, and sends the held packets.
     ///
-    /// It ends after `drain` and after as many turns as fit into it, whichever is first: a clock that stands still
-    /// would never reach the deadline.
+    /// It ends after `drain`, or after as many turns as fit into it. The limit of turns matters if
+    /// the clock stands still and never reaches the deadline.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
@@ -221,7 +224,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
-            // A port at which trunks end is overdue from its next hello on, because it learns the time from receiving.
+            // A port with trunks learns the time only when it receives. So it stays overdue from
+            // its next hello on.
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
             let alarm = Alarm { at: until, exact: false };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
@@ -231,13 +235,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     }
 }
 
-/// The shortest wait between two turns of a loop that ends. A wait that is shorter, or that ends exactly at its time,
-/// may take processor time only, and a clock of virtual time stands still meanwhile.
+/// The shortest wait between two turns of a loop that ends. A shorter or exact wait may only spin,
+/// and virtual time does not advance while a thread spins.
 const CLOSING: Duration = Duration::from_micros(100);
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
-    /// Sends frames straight across from now on, after those that have come, because there is nothing
-    /// to manage; or sends them through the loop again.
+    /// With `true`, switches to bypass because there is nothing to manage, after receiving the
+    /// frames that have already come. With `false`, frames come to the loop again.
     pub fn set_passing(&mut self, passing: bool) {
         let why = Passing::NothingToManage;
         if passing && !self.heartbeat.passing() {
@@ -248,10 +252,11 @@ impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     }
 }
 
-/// Sends frames straight across from now on, after those that have come.
+/// Switches to bypass, and receives the frames that came before.
 ///
-/// What came between the last look and the change is at the ports and nowhere else. Beside it may be
-/// copies of the first that went straight across: a frame twice is better than none.
+/// Frames that arrive just before the switch exist only at the ports, so the ports are read once
+/// more after it. They may then also hold copies of the first bypassed frames. A duplicate frame is
+/// better than a lost one.
 fn pass(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
@@ -272,13 +277,13 @@ fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time
     }
 }
 
-/// Bursts taken in from each port before frames go straight across: more than a port holds.
+/// Bursts received from each port before the bypass begins: more than a port holds.
 const LAST_BURSTS: u32 = 256;
 
-/// Short of the next point of any grid, from a point of it.
+/// Added to a point of the grid, it selects the next point.
 const NEXT: Duration = Duration::from_nanos(1);
 
-/// How far apart looks at the machine lately were, at a high rate: the longest, slowly forgotten.
+/// The longest interval between recent calls of the machine at a high rate. It decays slowly.
 #[derive(Debug, Default)]
 struct Grain {
     last: Time,
@@ -286,13 +291,13 @@ struct Grain {
 }
 
 impl Grain {
-    /// The longest that is prepared for: what is longer is an exception.
+    /// Upper bound of the interval. Longer intervals are exceptions.
     const MOST: Duration = Duration::from_millis(1);
 
-    /// What part of what is remembered is forgotten with each look, as a divisor: some 100 ms.
+    /// Decay per call, as a divisor: a time constant of about 100 ms.
     const FORGET: u32 = 1_024;
 
-    /// The loop looks, and what it is then.
+    /// Records a call at `now`; returns the current value.
     fn look(&mut self, now: Time, high_rate: bool) -> Duration {
         let span = now.since(std::mem::replace(&mut self.last, now));
         let kept = self.longest - self.longest / Self::FORGET;
@@ -301,7 +306,7 @@ impl Grain {
     }
 }
 
-/// Whether there are so many packets that the loop wakes on a grid for them.
+/// Switches the grid on and off by the packet rate.
 #[derive(Debug, Default)]
 struct Grid {
     since: Time,
@@ -310,7 +315,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// What the rate is measured over.
+    /// Interval over which the rate is measured.
     const WINDOW: Duration = Duration::from_millis(10);
 
     fn count(&mut self, now: Time, packets: u32, options: &Options) {

@@ -1,4 +1,4 @@
-//! Between the bytes of a frame and its description, for every kind of port.
+//! Converts between the bytes of a frame and its descriptor, for every kind of port.
 
 #[cfg(test)]
 mod acks;
@@ -13,7 +13,7 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
-/// Describes, in its slot, a frame that arrived: `len` bytes from where the memory says it is.
+/// Describes an arrived frame of `len` bytes in its slot. The memory knows its position.
 pub(crate) fn arrive(
     memory: &PacketMemory,
     pool: &mut PacketPool,
@@ -32,7 +32,7 @@ pub(crate) fn arrive(
     }
     let finished = finish_other(memory, packet, described);
     if memory.frame(packet).vnet.partial_checksum() && !is_part && !finished {
-        // Nobody but this machine sees the checksum as it is.
+        // The other gateway of the path would see a different checksum.
         described.checksum = 0;
     }
     if let Some(outer) = outer {
@@ -49,12 +49,15 @@ pub(crate) fn arrive(
     counters.received_bytes += u64::from(len);
 }
 
-/// Finishes an unfinished checksum of a frame with TCP that is not of the TCP header. Returns `true` if it did.
+/// Finishes an unfinished checksum that is not that of the TCP header, in a frame with TCP. Returns
+/// `true` if it did.
 ///
-/// An unfinished checksum is taken for that of the TCP header from here on. The kernel leaves an outer UDP checksum
-/// unfinished if the inner one is finished. Of a super-packet it leaves the innermost one.
+/// Later code takes an unfinished checksum for that of the TCP header. The kernel leaves an outer
+/// UDP checksum unfinished if the inner checksum is finished. In a super-packet it leaves the
+/// innermost one unfinished.
 ///
-/// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has one unfinished checksum at most.
+/// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has at most one
+/// unfinished checksum.
 fn finish_other(memory: &PacketMemory, packet: &PacketId, described: &Packet) -> bool {
     let Frame { offset, vnet } = memory.frame(packet);
     let Some((start, field)) = vnet.checksum_span() else { return false };
@@ -77,7 +80,7 @@ fn source_address(frame: &[u8]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Frames of `size` bytes of payload each that a super-packet stands for.
+/// Number of frames, with `size` payload bytes each, that a super-packet stands for.
 fn segments(packet: &Packet, size: u16) -> u16 {
     /// Ports, length and checksum of UDP, whose super-packets have no TCP header.
     const UDP_HEADER: u32 = 8;
@@ -90,8 +93,8 @@ fn segments(packet: &Packet, size: u16) -> u16 {
     u16::try_from(segments).unwrap_or(u16::MAX)
 }
 
-/// Makes a frame of another, as the pool says: a copy, or of data an ACK of its own. Where no ACK can be made of the
-/// data, the other packet has [no frame](Frame::NONE).
+/// Makes a frame from another as the pool requests: a copy, or an ACK cut from data. If no ACK can
+/// be cut, the new packet gets [no frame](Frame::NONE).
 pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
     memory.copy(copy, |whole, part, vnet| {
         if copy.len < copy.whole {
@@ -101,7 +104,7 @@ pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
     });
 }
 
-/// Writes back into the frame what was rewritten in the description of `packet`.
+/// Writes the changed fields of the descriptor of `packet` into its frame.
 pub(crate) fn write_back(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId) {
     let described = &mut pool[packet];
     if described.rewritten {
@@ -122,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: blocks read whoever asks, or never.
+    /// Kills: SACK blocks read for every pool, or for none.
     #[test]
     fn selective_acknowledgements_are_read_for_a_pool_that_keeps_them() {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
@@ -142,8 +145,8 @@ mod tests {
         pool.release(packet);
     }
 
-    /// Kills: the destination address; an address in another order of bytes; the address of a shorter frame that was
-    /// in the buffer before.
+    /// Kills: the destination address; the bytes of the address in another order; the address of an
+    /// earlier frame in the same buffer.
     #[test]
     fn the_link_layer_source_is_read_for_a_pool_that_keeps_it() {
         let mut frame = [0; 60];
@@ -152,7 +155,7 @@ mod tests {
         assert_eq!(source_address(&frame[..11]), 0);
     }
 
-    /// Kills: a checksum of the pseudo header taken for what the other end of a path sees; a finished one not taken.
+    /// Kills: the sum of a pseudo header taken for the final checksum; a finished checksum ignored.
     #[test]
     fn a_checksum_that_is_still_to_be_completed_is_none() {
         let mut frame = build::Frame::udp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());

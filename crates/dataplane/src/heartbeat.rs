@@ -1,23 +1,22 @@
-//! The loop's sign of life, by which the kernel decides whether frames bypass the gateway.
+//! The heartbeat of the loop, by which the kernel decides whether frames bypass the gateway.
 
 use std::time::Duration;
 
 use tidegate_core::Time;
 
-/// Tells the kernel that the loop lives; when it does not hear so for a while, frames go straight
-/// across, past the loop.
+/// Tells the kernel that the loop is alive. Without a beat for some time, frames bypass the loop.
 pub trait Heartbeat {
-    /// Silence after which frames go straight across; `None` if nobody listens.
+    /// Time without a beat after which frames bypass the loop; `None` without bypass programs.
     fn timeout(&self) -> Option<Duration>;
 
-    /// The loop lives.
+    /// Reports that the loop is alive at `now`.
     fn beat(&mut self, now: Time);
 
-    /// Sends frames straight across from now on, for the reason given. With `None`, frames go through
-    /// the loop again from the next [`beat`](Self::beat) on.
+    /// Requests that frames bypass the gateway from now on, for this reason. With `None`, frames
+    /// come to the loop again from the next [`beat`](Self::beat) on.
     fn set_passing(&mut self, passing: Option<Passing>);
 
-    /// Whether frames were told to go straight across; then what ports receive are copies.
+    /// Returns `true` if bypass is requested. Ports then receive only copies.
     fn passing(&self) -> bool;
 
     /// Frames of each port that bypassed the gateway so far.
@@ -35,7 +34,7 @@ pub enum Passing {
     NothingToManage,
 }
 
-/// Nobody listens, and frames have no other way.
+/// No bypass programs: frames have no other way.
 impl Heartbeat for () {
     fn timeout(&self) -> Option<Duration> {
         None
@@ -50,7 +49,7 @@ impl Heartbeat for () {
     }
 }
 
-/// An optional heartbeat; without it, nobody listens.
+/// An optional heartbeat; `None` has no bypass programs.
 impl<H: Heartbeat> Heartbeat for Option<H> {
     fn timeout(&self) -> Option<Duration> {
         self.as_ref().and_then(H::timeout)

@@ -1,4 +1,4 @@
-//! How the rest of the program reaches a running machine: between two turns, by a closure.
+//! Commands to a running loop: closures that run between two turns.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,18 +11,18 @@ use tidegate_core::Time;
 use crate::interface::check;
 use crate::port::Port;
 
-/// What a command sees: everything the loop has, at one instant.
+/// The state of the loop that a command can access.
 #[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
 pub struct Live<'a, M, H = ()> {
     /// The machine.
     pub machine: &'a mut M,
-    /// Its ports, in the order of their numbers.
+    /// The ports, in the order of their numbers.
     pub ports: &'a mut [Box<dyn Port>],
-    /// What tells the kernel that the loop lives.
+    /// The heartbeat of the loop.
     pub heartbeat: &'a mut H,
-    /// The present.
+    /// The current time.
     pub now: Time,
-    /// How often the loop came back so late that what had arrived was too old to send.
+    /// Number of hangs: the loop returned so late that the arrived frames were too old to send.
     pub hangs: u64,
     /// The longest processor time so far of one command, or of one turn during a policy change.
     pub occupied: Duration,
@@ -30,57 +30,57 @@ pub struct Live<'a, M, H = ()> {
     pub hung_at: Time,
 }
 
-/// What the loop is to do between two turns.
+/// A command that runs between two turns.
 pub type Command<M, H> = Box<dyn FnOnce(&mut Live<'_, M, H>) + Send>;
 
-/// What the loop is sent.
+/// A message to the loop.
 enum Message<M, H> {
     Run(Command<M, H>),
     Stop,
 }
 
-/// The way into a loop, from any thread.
+/// Access to a loop from any thread.
 #[expect(missing_debug_implementations, reason = "commands have none")]
 pub struct Remote<M, H = ()> {
     messages: Sender<Message<M, H>>,
     bell: Arc<OwnedFd>,
 }
 
-/// The loop's end of the ways into it.
+/// The loop's end of the channel.
 #[expect(missing_debug_implementations, reason = "commands have none")]
 pub struct Inbox<M, H = ()> {
     messages: Receiver<Message<M, H>>,
     bell: Arc<OwnedFd>,
 }
 
-/// The loop is no longer there.
+/// The loop has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the data plane has stopped")]
 pub struct Stopped;
 
-/// A read takes one message from the count of the bell, so the bell goes on ringing for the others.
+/// A read decreases the counter by one message, so the descriptor stays readable for the others.
 const BELL: libc::c_int = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE;
 
-/// A loop's inbox, and the first way into it.
+/// Creates the inbox of a loop, and access to it.
 ///
 /// # Errors
 ///
-/// When the process has no file descriptor left.
+/// If the process has no free file descriptor.
 pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
     let (sender, receiver) = mpsc::channel();
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::eventfd(0, BELL) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let bell = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok((Remote { messages: sender, bell: bell.clone() }, Inbox { messages: receiver, bell }))
 }
 
 impl<M, H> Remote<M, H> {
-    /// Has the loop run `command` between two turns. There is a turn between two commands.
+    /// Makes the loop run `command` between two turns. The loop runs a turn between two commands.
     ///
     /// # Errors
     ///
-    /// [`Stopped`] if the loop is no longer there.
+    /// [`Stopped`] if the loop has ended.
     pub fn post(
         &self,
         command: impl FnOnce(&mut Live<'_, M, H>) + Send + 'static,
@@ -88,11 +88,11 @@ impl<M, H> Remote<M, H> {
         self.send(Message::Run(Box::new(command)))
     }
 
-    /// Has the loop run `question` between two turns, and waits for what it returns.
+    /// Makes the loop run `question` between two turns, and waits for its result.
     ///
     /// # Errors
     ///
-    /// [`Stopped`] if the loop is no longer there to answer.
+    /// [`Stopped`] if the loop has ended.
     pub fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Live<'_, M, H>) -> R + Send + 'static,
@@ -102,11 +102,11 @@ impl<M, H> Remote<M, H> {
         answer.recv().map_err(|_| Stopped)
     }
 
-    /// Has the loop send what is held and end.
+    /// Makes the loop send its held packets and end.
     ///
     /// # Errors
     ///
-    /// [`Stopped`] if it already has.
+    /// [`Stopped`] if the loop has already ended.
     pub fn stop(&self) -> Result<(), Stopped> {
         self.send(Message::Stop)
     }
@@ -114,8 +114,8 @@ impl<M, H> Remote<M, H> {
     fn send(&self, message: Message<M, H>) -> Result<(), Stopped> {
         self.messages.send(message).map_err(|_| Stopped)?;
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: writes the eight bytes of `one`. The only way to fail is a count that is full,
-        // which rings as well.
+        // SAFETY: writes the eight bytes of `one`. The only possible error is a full counter, which
+        // is readable as well.
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         Ok(())
     }
@@ -128,15 +128,17 @@ impl<M, H> Clone for Remote<M, H> {
 }
 
 impl<M, H> Inbox<M, H> {
-    /// What can be read when there is something for [`serve`](Self::serve).
+    /// A descriptor that is readable while messages wait for [`serve`](Self::serve).
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Runs the oldest command. The loop has a turn before the next one. Returns `false` if the loop is to stop.
+    /// Runs the oldest command. The loop runs a turn before the next one. Returns `false` if the
+    /// loop is to stop.
     pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
-        // SAFETY: reads at most eight bytes into `count`. Nothing to read is fine.
+        // SAFETY: reads at most eight bytes into `count`. It is no error if there is nothing to
+        // read.
         unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         match self.messages.try_recv() {
             Ok(Message::Run(command)) => command(live),

@@ -1,27 +1,27 @@
-//! A network interface of this host: what it is, and whether it is up.
+//! A network interface of this host, with its properties and its state.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// A network interface of the network namespace of the thread that found it.
+/// A network interface in the network namespace of the thread that looked it up.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interface {
     name: String,
     index: u32,
 }
 
-/// Why something could not be asked of, or done to, an interface.
+/// Why a request to an interface failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
-    /// Nothing goes by that name here.
+    /// No interface has this name.
     #[error("there is no interface `{name}` here; `ip link` lists those there are")]
     NotFound {
-        /// The name asked for.
+        /// The unknown name.
         name: String,
     },
-    /// The process may not do that.
+    /// The process lacks the privilege.
     #[error(
         "no privilege to {doing} `{name}`; run as root, grant CAP_NET_ADMIN and CAP_NET_RAW, or try \
          it without root under `unshare -Urn`"
@@ -29,25 +29,25 @@ pub enum InterfaceError {
     NoPrivilege {
         /// The interface.
         name: String,
-        /// What was to be done.
+        /// The attempted request.
         doing: &'static str,
     },
-    /// The interface cannot do that.
+    /// The interface does not support the request.
     #[error("`{name}` cannot {doing}: its driver has no such function")]
     Unsupported {
         /// The interface.
         name: String,
-        /// What was to be done.
+        /// The attempted request.
         doing: &'static str,
     },
-    /// The kernel refused for another reason.
+    /// The kernel returned another error.
     #[error("could not {doing} `{name}`: {source}")]
     System {
         /// The interface.
         name: String,
-        /// What was to be done.
+        /// The attempted request.
         doing: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -67,14 +67,15 @@ impl Interface {
         Ok(Self { index: u32::try_from(index).map_err(|_| missing())?, ..found })
     }
 
-    /// The interface of this network namespace with the number `index`, by its name of now.
+    /// The interface with the number `index` in this network namespace, by its current name.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it no longer exists.
     pub fn numbered(index: u32) -> io::Result<Self> {
         let mut name = [0_u8; libc::IF_NAMESIZE];
-        // SAFETY: the kernel writes a name with its zero into the field, which is long enough for any.
+        // SAFETY: the kernel writes a zero-terminated name into the field, which is long enough for
+        // any name.
         let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
         if found.is_null() {
             return Err(io::Error::last_os_error());
@@ -82,7 +83,7 @@ impl Interface {
         Ok(Self { name: text(&name), index })
     }
 
-    /// The interface called `name` that the request `code` of the descriptor `of` makes.
+    /// The interface `name` that the request `code` on the descriptor `of` creates.
     pub(crate) fn make(
         name: &str,
         of: BorrowedFd<'_>,
@@ -105,22 +106,22 @@ impl Interface {
         self.index
     }
 
-    /// Longest packet it sends, link-layer header not included.
+    /// Length of the longest packet that it sends, without the link-layer header.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it no longer exists.
     pub fn mtu(&self) -> Result<u32, InterfaceError> {
         let request = self.ioctl("read the MTU of", libc::SIOCGIFMTU, |_| {})?;
         // SAFETY: SIOCGIFMTU fills in the MTU.
         Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
     }
 
-    /// Its hardware address.
+    /// Its MAC address.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it no longer exists.
     pub fn mac(&self) -> Result<[u8; 6], InterfaceError> {
         let request = self.ioctl("read the address of", libc::SIOCGIFHWADDR, |_| {})?;
         // SAFETY: SIOCGIFHWADDR fills in the address.
@@ -128,26 +129,26 @@ impl Interface {
         Ok(std::array::from_fn(|i| address[i].to_ne_bytes()[0]))
     }
 
-    /// Whether this host has an IPv4 address on it.
+    /// Returns `true` if this host has an IPv4 address on it.
     #[must_use]
     pub fn has_address(&self) -> bool {
         self.ioctl("read the address of", libc::SIOCGIFADDR, |_| {}).is_ok()
     }
 
-    /// Whether it is up.
+    /// Returns `true` if it is up.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it no longer exists.
     pub fn is_up(&self) -> Result<bool, InterfaceError> {
         Ok(self.flags()? & UP != 0)
     }
 
-    /// Takes it up or down.
+    /// Sets it up or down.
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_ADMIN, or when it is gone.
+    /// Without CAP_NET_ADMIN, or if it no longer exists.
     pub fn set_up(&self, up: bool) -> Result<(), InterfaceError> {
         let flags = if up { self.flags()? | UP } else { self.flags()? & !UP };
         self.ioctl("change the state of", libc::SIOCSIFFLAGS, |request| {
@@ -162,7 +163,7 @@ impl Interface {
         Ok(unsafe { request.ifr_ifru.ifru_flags })
     }
 
-    /// Makes one request about this interface; `fill` completes it after the name.
+    /// Makes one request about this interface. `fill` sets the fields after the name.
     pub(crate) fn ioctl(
         &self,
         doing: &'static str,
@@ -173,7 +174,7 @@ impl Interface {
         self.request(doing, socket.as_fd(), code, fill)
     }
 
-    /// Makes one request about this interface, of the descriptor `of`.
+    /// Makes one request about this interface on the descriptor `of`.
     fn request(
         &self,
         doing: &'static str,
@@ -181,7 +182,7 @@ impl Interface {
         code: libc::c_ulong,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<libc::ifreq, InterfaceError> {
-        // SAFETY: an ifreq is plain data, and all zeroes is one.
+        // SAFETY: an ifreq is plain data, and all zeroes is a valid one.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if self.name.is_empty() || self.name.len() > room || self.name.contains('\0') {
@@ -191,14 +192,14 @@ impl Interface {
             *to = libc::c_char::from_ne_bytes([from]);
         }
         fill(&mut request);
-        // SAFETY: `request` is a whole ifreq for the request `code`; what `fill` made it point to
-        // outlives the call.
+        // SAFETY: `request` is a whole ifreq for the request `code`. Memory that `fill` made it
+        // point to outlives the call.
         let result = unsafe { libc::ioctl(of.as_raw_fd(), code, &raw mut request) };
         check(result).map_err(|e| self.error(doing, e))?;
         Ok(request)
     }
 
-    /// What `error` means when `doing` something to this interface.
+    /// Translates the `error` of the request `doing` on this interface.
     pub(crate) fn error(&self, doing: &'static str, error: io::Error) -> InterfaceError {
         let name = self.name.clone();
         match error.raw_os_error() {
@@ -223,7 +224,7 @@ pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd>
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, protocol) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,45 +1,46 @@
-//! How long before a deadline to come back, so as to be there in time.
+//! Predicts how long before a deadline a thread must wake up to be in time.
 //!
-//! A thread that sleeps runs some time after its timer: the processor finishes what it is at, and
-//! fetches what the thread needs. Who comes back that much earlier and waits out the rest is exact.
+//! A sleeping thread runs some time after its timer, because the processor must finish other work
+//! and load the thread's data. A thread that wakes up earlier by this time and spins until the
+//! deadline is exact.
 
-/// How long before a deadline to come back: as long as that has lately taken at most.
+/// The lead time before a deadline: the longest recent wake-up latency.
 ///
-/// Who then comes back as fast as ever waits awake for [`MOST`](Self::MOST), and never for more than
-/// one nanosecond in [`SHARE`](Self::SHARE): what is longer is slept through, however late that
-/// ends. All times are in nanoseconds.
+/// A thread that wakes up with the shortest latency spins for the difference. It spins for at most
+/// [`MOST`](Self::MOST) per deadline, and for at most one nanosecond in [`SHARE`](Self::SHARE).
+/// Beyond these limits it sleeps longer, and may be late. All times are in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Lead {
-    /// The longest that coming back has lately taken, and the shortest.
+    /// The longest and the shortest recent latency; both decay.
     longest: u64,
     shortest: u64,
-    /// How long there may be waiting awake now; negative after more than that.
+    /// Time that may be spent spinning now; negative if too much was spent.
     credit: i64,
-    /// When `credit` was that.
+    /// Time at which `credit` was computed.
     since: u64,
 }
 
 impl Lead {
-    /// The longest wait for those who come back as fast as ever.
+    /// Upper bound of spinning per deadline.
     ///
-    /// Source: measured, on two busy processors: coming back takes 10 to 40 us, in one case of
-    /// twenty more. HTB, which need not come back, is 30 us off between its 1st and 99th percentile.
+    /// Source: measured on two busy processors. The latency is 10 to 40 us, and more in one of
+    /// twenty cases. HTB in the kernel deviates by 30 us between its 1st and 99th percentile.
     pub(crate) const MOST: u64 = 50_000;
 
-    /// What part of all time may be spent waiting, as a divisor.
+    /// The fraction of all time that may be spent spinning, as a divisor.
     ///
-    /// Source: measured, at 100 Mbit/s (8,300 packets per second) the loop takes 16 to 20 % of a
-    /// core, and with this 23 to 27 %.
+    /// Source: measured at 100 Mbit/s (8,300 packets per second): the loop takes 16 to 20 % of a
+    /// core without spinning, and 23 to 27 % with it.
     const SHARE: u64 = 8;
 
-    /// What part of what is remembered is forgotten with each deadline, as a divisor.
+    /// Decay of both latencies per deadline, as a divisor.
     const FORGET: u64 = 256;
 
     pub(crate) const fn new(now: u64) -> Self {
         Self { longest: Self::MOST, shortest: 2 * Self::MOST, credit: 0, since: now }
     }
 
-    /// How long before a deadline to come back.
+    /// The lead time for the next deadline.
     pub(crate) fn at(&mut self, now: u64) -> u64 {
         let earned = now.saturating_sub(self.since) / Self::SHARE;
         self.credit = self.credit.saturating_add_unsigned(earned).min(Self::MOST.cast_signed());
@@ -47,14 +48,14 @@ impl Lead {
         self.longest.min(self.shortest.saturating_add_signed(self.credit))
     }
 
-    /// The thread slept, and came back `latency` after its timer.
+    /// The thread slept, and ran `latency` after its timer.
     pub(crate) fn came_back(&mut self, latency: u64) {
         let latency = latency.min(2 * Self::MOST);
         self.longest = latency.max(self.longest - self.longest / Self::FORGET);
         self.shortest = latency.min(self.shortest + self.shortest / Self::FORGET + 1);
     }
 
-    /// The thread waited awake for so long.
+    /// The thread spun for `span`.
     pub(crate) const fn waited(&mut self, span: u64) {
         self.credit = self.credit.saturating_sub_unsigned(span);
     }
@@ -66,7 +67,8 @@ mod tests {
 
     use super::*;
 
-    /// Meets deadlines `gap` apart, coming back late as told; what was waited, and how often late.
+    /// Meets deadlines `gap` apart with the given latencies. Returns the total time spent spinning,
+    /// and the number of late returns.
     fn meet(lead: &mut Lead, start: u64, gap: u64, latencies: &[u64]) -> (u64, usize) {
         let (mut waited, mut late) = (0, 0);
         let mut now = start;
@@ -101,10 +103,10 @@ mod tests {
     }
 
     proptest! {
-        /// Waiting takes no more than its share of the time, and what it may have saved up or owe.
+        /// Spinning takes no more than its share of the time, plus the saved and the owed credit.
         ///
-        /// Kills: `self.longest` for the least of it and the credit; `waited` without effect; a
-        /// credit that `MOST` does not limit.
+        /// Kills: `self.longest` without the limit by credit; `waited` without effect; a credit
+        /// that `MOST` does not limit.
         #[test]
         fn waiting_takes_no_more_than_its_share(
             pause in 0u64..10_000_000,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-/// A shared mapping of a file, undone on drop.
+/// A shared mapping of a file, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -12,12 +12,12 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// The first `len` bytes of `file` from `offset` on, to read and write.
+    /// Maps `len` bytes of `file` from `offset` on for reading and writing.
     pub(crate) fn of(file: BorrowedFd<'_>, offset: libc::off_t, len: usize) -> io::Result<Self> {
         Self::map(file.as_raw_fd(), libc::MAP_SHARED | libc::MAP_POPULATE, offset, len)
     }
 
-    /// `len` zero bytes of no file.
+    /// `len` zero bytes of anonymous memory.
     #[cfg(test)]
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         Self::map(-1, libc::MAP_SHARED | libc::MAP_ANONYMOUS, 0, len)
@@ -34,11 +34,11 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Where `count` values of `T` begin at `offset`; valid as long as the mapping is.
+    /// Pointer to `count` values of `T` at `offset`, valid as long as the mapping.
     ///
     /// # Errors
     ///
-    /// If they do not lie within the mapping, or not where a `T` may be.
+    /// If the values do not lie within the mapping, or are not aligned.
     pub(crate) fn at<T>(&self, offset: usize, count: usize) -> io::Result<NonNull<T>> {
         let end = count.checked_mul(size_of::<T>()).and_then(|len| len.checked_add(offset));
         if end.is_none_or(|end| end > self.len) {
@@ -52,7 +52,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; what points into it holds it.
+        // SAFETY: this value owns the mapping, and everything that points into it holds this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of packets are: one area of equal buffers that all ports of a machine share.
+//! Packet memory: one area of equal buffers, shared by all ports of a machine.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io;
@@ -13,21 +13,21 @@ use crate::vnet::VnetHeader;
 
 /// Equal buffers in one anonymous mapping; buffer `n` holds the frame of slot `n` of the pool.
 ///
-/// A clone is another handle to the same buffers, for another port of the same thread. Pages are
-/// taken from the system when a frame first reaches them. A packet of a pool with more slots than
-/// this has buffers is a programming error and panics.
+/// A clone is another handle to the same buffers, for another port of the same thread. The system
+/// allocates pages on first use. The pool must not have more slots than there are buffers; a packet
+/// beyond them causes a panic.
 #[derive(Clone, Debug)]
 pub struct PacketMemory {
     area: Rc<RefCell<Area>>,
     frames: Rc<[Cell<Frame>]>,
 }
 
-/// Where the frame of a buffer is, and what the kernel says about it beside its bytes.
+/// Position of a frame in its buffer, with the kernel's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
-    /// Where its first byte is in the buffer.
+    /// Offset of its first byte in the buffer.
     pub offset: u32,
-    /// What is still to be done to it: checksum, segmentation.
+    /// Work that remains to be done: checksum, segmentation.
     pub vnet: VnetHeader,
 }
 
@@ -41,7 +41,7 @@ impl Frame {
 }
 
 impl PacketMemory {
-    /// Bytes of the smallest buffer: room for a frame of 1500 bytes and what ports put before it.
+    /// Size of the smallest buffer: room for a frame of 1500 bytes and the headroom of ports.
     pub const SMALLEST: u32 = 2_048;
 
     /// `buffers` buffers of `size` bytes each.
@@ -50,7 +50,7 @@ impl PacketMemory {
     ///
     /// # Errors
     ///
-    /// When `size` is below [`SMALLEST`](Self::SMALLEST), or there is not that much address space.
+    /// If `size` is below [`SMALLEST`](Self::SMALLEST), or the address space is too small.
     pub fn new(buffers: u32, size: u32) -> io::Result<Self> {
         if size < Self::SMALLEST {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -72,8 +72,8 @@ impl PacketMemory {
         self.area.borrow().size
     }
 
-    /// Where the first buffer begins; [`buffers`](Self::buffers) times [`size`](Self::size) bytes
-    /// follow, for as long as any handle lives.
+    /// Start of the first buffer. [`buffers`](Self::buffers) times [`size`](Self::size) bytes
+    /// follow, valid while any handle lives.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.area.borrow().base
@@ -91,14 +91,14 @@ impl PacketMemory {
         RefMut::map(self.area.borrow_mut(), |area| area.buffer_mut(packet.index()))
     }
 
-    /// The first `len` bytes of the frame of `packet`, or as many as its buffer has.
+    /// The first `len` bytes of the frame of `packet`, at most up to the end of its buffer.
     #[must_use]
     pub fn bytes(&self, packet: &PacketId, len: u32) -> Ref<'_, [u8]> {
         let start = self.frame(packet).offset;
         Ref::map(self.buffer(packet), |buffer| &buffer[span(buffer.len(), start, len)])
     }
 
-    /// The first `len` bytes of the frame of `packet`, or as many as its buffer has, to change them.
+    /// As [`bytes`](Self::bytes), to change them.
     #[must_use]
     pub fn bytes_mut(&self, packet: &PacketId, len: u32) -> RefMut<'_, [u8]> {
         let start = self.frame(packet).offset;
@@ -108,7 +108,8 @@ impl PacketMemory {
         })
     }
 
-    /// Room for a frame of `len` bytes, which it then is, in the buffer of `packet`; `None` if there is not so much.
+    /// Places a new frame of `len` bytes in the buffer of `packet`, behind the headroom. `None` if
+    /// the buffer is too short.
     pub(crate) fn place(
         &self,
         pool: &mut PacketPool,
@@ -118,7 +119,7 @@ impl PacketMemory {
         self.hold(pool, packet, index(HEADROOM)..index(HEADROOM) + len)
     }
 
-    /// What of the buffer of `packet` is `span`, which is its frame from now on; `None` if the buffer is shorter.
+    /// Makes the bytes `span` of its buffer the frame of `packet`. `None` if the buffer is shorter.
     pub(crate) fn hold(
         &self,
         pool: &mut PacketPool,
@@ -133,9 +134,9 @@ impl PacketMemory {
         Some(frame)
     }
 
-    /// Gives slot `copy.to` a frame that begins as that of slot `copy.from` does; then `finish` is given
-    /// the whole of the latter, the former, and how what is left to do to it is said. If it returns `None`, the slot
-    /// gets [no frame](Frame::NONE).
+    /// Gives slot `copy.to` a frame that begins with the bytes of the frame of slot `copy.from`.
+    /// Then `finish` gets the whole source frame, the new frame, and its metadata. If it returns
+    /// `None`, the new slot gets [no frame](Frame::NONE).
     pub(crate) fn copy(
         &self,
         copy: &FrameCopy,
@@ -153,27 +154,28 @@ impl PacketMemory {
         self.frames[copy.to].set(vnet.map_or(Frame::NONE, |vnet| Frame { offset, vnet }));
     }
 
-    /// Where the buffer of `packet` begins.
+    /// Start of the buffer of `packet`.
     pub(crate) fn start(&self, packet: &PacketId) -> *mut u8 {
         self.area.borrow().start(packet.index()).as_ptr()
     }
 
-    /// Where the frame of `packet` is.
+    /// The position of the frame of `packet`.
     #[must_use]
     pub fn frame(&self, packet: &PacketId) -> Frame {
         self.frames[packet.index()].get()
     }
 
-    /// Says where the frame of `packet` is.
+    /// Sets the position of the frame of `packet`.
     pub fn set_frame(&self, packet: &PacketId, frame: Frame) {
         self.frames[packet.index()].set(frame);
     }
 }
 
-/// Where a frame that is made here begins in its buffer: as behind what the kernel keeps free for headers.
+/// Offset at which frames created here begin, equal to the headroom that the kernel keeps for
+/// headers.
 pub(crate) const HEADROOM: u32 = 256;
 
-/// The first `len` bytes from `start` on, as far as they are within `limit`.
+/// The range of `len` bytes from `start` on, cut at `limit`.
 pub(crate) fn span(limit: usize, start: u32, len: u32) -> Range<usize> {
     let start = index(start).min(limit);
     start..(start + index(len)).min(limit)
@@ -216,29 +218,29 @@ impl Area {
 
     fn buffer(&self, n: usize) -> &[u8] {
         // SAFETY: the buffer lies in the mapping, which lives as long as `self` and is initialised
-        // (anonymous pages are zero); it is only written through `&mut self`, or by the kernel
-        // while its packet is lent, when nobody has a `PacketId` to ask for it with.
+        // (anonymous pages are zero). It is only written through `&mut self`, or by the kernel
+        // while its packet is lent. During that time nobody has a `PacketId` to access it.
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_ref() }
     }
 
     fn buffer_mut(&mut self, n: usize) -> &mut [u8] {
-        // SAFETY: as in `buffer`; `&mut self` makes it the only reference into the mapping.
+        // SAFETY: as in `buffer`; by `&mut self` it is the only reference into the mapping.
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
     }
 
-    /// Two buffers, the second to be changed; `one` and `other` differ.
+    /// Two different buffers, the second mutable.
     fn pair(&mut self, one: usize, other: usize) -> (&[u8], &mut [u8]) {
         assert_ne!(one, other, "a frame is copied onto itself");
         let [one, other] =
             [one, other].map(|n| NonNull::slice_from_raw_parts(self.start(n), self.size));
-        // SAFETY: as in `buffer_mut`, and two buffers have no byte in common.
+        // SAFETY: as in `buffer_mut`, and the two buffers do not overlap.
         unsafe { (one.as_ref(), { other }.as_mut()) }
     }
 }
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no handle to it is left.
+        // SAFETY: this value owns the mapping, and no handle to it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.buffers * self.size) };
     }
 }

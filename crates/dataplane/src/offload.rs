@@ -1,30 +1,30 @@
-//! What an interface does to frames by itself, and turning that on and off.
+//! Offloads of an interface: reads them, and switches them on and off.
 
 use std::ptr;
 
 use crate::interface::{Interface, InterfaceError, text};
 
-/// Work that the kernel leaves to an interface, or does on its behalf.
+/// An operation on frames that the kernel leaves to an interface, or performs for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offload {
-    /// Completing transport checksums of what it sends.
+    /// Completes transport checksums of sent frames.
     TxChecksum,
-    /// Cutting TCP super-packets it sends into frames.
+    /// Splits sent TCP super-packets into frames.
     Tso,
-    /// The kernel's super-packets up to where the interface takes over.
+    /// Keeps super-packets whole in the kernel until the interface takes over.
     Gso,
-    /// Joining frames it receives into super-packets, so that they can be taken apart again.
+    /// Joins received frames into super-packets, in a reversible way.
     Gro,
-    /// Joining them in the hardware, which cannot always be undone.
+    /// Joins received frames in the hardware, which is not always reversible.
     Lro,
-    /// Moving the VLAN tag of what it receives out of the frame.
+    /// Takes the VLAN tag out of received frames.
     RxVlan,
-    /// Putting the VLAN tag of what it sends into the frame.
+    /// Inserts the VLAN tag into sent frames.
     TxVlan,
 }
 
 impl Offload {
-    /// Every one.
+    /// All offloads.
     pub const ALL: [Self; 7] =
         [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro, Self::Lro, Self::RxVlan, Self::TxVlan];
 
@@ -42,7 +42,7 @@ impl Offload {
         }
     }
 
-    /// How it is read and written, and its bit in what is read.
+    /// The commands to read and write it, and its bit in the result.
     ///
     /// Source: Linux `include/uapi/linux/ethtool.h`, `ETHTOOL_GTXCSUM` and so on.
     const fn commands(self) -> (u32, u32, u32) {
@@ -59,21 +59,21 @@ impl Offload {
 }
 
 impl Interface {
-    /// Whether `offload` is on.
+    /// Returns `true` if `offload` is on.
     ///
     /// # Errors
     ///
-    /// When the interface is gone or its driver has no such function.
+    /// If the interface no longer exists, or its driver lacks this offload.
     pub fn offload(&self, offload: Offload) -> Result<bool, InterfaceError> {
         let (read, _, bit) = offload.commands();
         Ok(self.value(read, "read the offloads of", 0)? & bit != 0)
     }
 
-    /// Turns `offload` on or off.
+    /// Switches `offload` on or off.
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_ADMIN, when the interface is gone, or when its driver cannot.
+    /// Without CAP_NET_ADMIN, if the interface no longer exists, or if its driver cannot switch it.
     pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), InterfaceError> {
         let (read, write, bit) = offload.commands();
         let others = if bit == 1 { 0 } else { self.value(read, "read the offloads of", 0)? & !bit };
@@ -85,20 +85,20 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// When the interface is gone or its driver does not say.
+    /// If the interface no longer exists, or its driver does not report a name.
     pub fn driver(&self) -> Result<String, InterfaceError> {
         let mut drvinfo = DriverInfo { command: 3, driver: [0; 32], rest: [0; 160] };
         self.ethtool("read the driver of", &mut drvinfo)?;
         Ok(text(&drvinfo.driver))
     }
 
-    /// Whether it is one end of a virtual cable.
+    /// Returns `true` if it is one end of a virtual Ethernet cable.
     #[must_use]
     pub fn is_veth(&self) -> bool {
         self.driver().is_ok_and(|driver| driver == "veth")
     }
 
-    /// Queues it receives on; one if its driver does not say.
+    /// Number of receive queues; one if its driver does not report it.
     #[must_use]
     pub fn receive_queues(&self) -> u32 {
         let mut channels = Channels { command: 0x3c, ..Channels::default() };
@@ -122,7 +122,7 @@ impl Interface {
     }
 }
 
-/// A whole request of the ethtool interface: plain data that begins with its command.
+/// A request of the ethtool interface: plain data that begins with its command.
 trait Request {}
 impl Request for Value {}
 impl Request for DriverInfo {}
@@ -135,7 +135,7 @@ struct Value {
     data: u32,
 }
 
-/// `struct ethtool_drvinfo`: 196 bytes, of which the name is of interest.
+/// `struct ethtool_drvinfo`: 196 bytes, of which only the name is used.
 #[repr(C)]
 struct DriverInfo {
     command: u32,
@@ -145,7 +145,7 @@ struct DriverInfo {
 
 const _: () = assert!(size_of::<DriverInfo>() == 196);
 
-/// `struct ethtool_channels`: the most there can be, then what there is.
+/// `struct ethtool_channels`: the maximum numbers, then the current ones.
 #[derive(Default)]
 #[repr(C)]
 struct Channels {

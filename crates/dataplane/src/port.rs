@@ -8,105 +8,107 @@ use tidegate_wire::Oddities;
 
 use crate::trunk::{PeerReport, TrunkEnd};
 
-/// A network interface: AF_XDP, AF_PACKET, or a test's two vectors.
+/// A network interface: AF_XDP, AF_PACKET, or a test double.
 ///
 /// Slot `n` of the pool describes buffer `n` of the packet memory all ports of a machine share.
 pub trait Port {
-    /// A frame that arrived, described in its slot; `None` if nothing more is there now.
+    /// Returns the next arrived frame, with its descriptor in its slot. `None` if no more frames
+    /// have arrived.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
 
-    /// Sets whether super-packets that arrive from now on are cut into frames. A port without super-packets ignores it.
+    /// Sets whether super-packets that arrive from now on are split into frames. A port without
+    /// super-packets ignores it.
     fn set_cutting(&mut self, cuts: bool) {
         let _ = cuts;
     }
 
-    /// Whether [`send`](Self::send) has room.
+    /// Returns `true` if [`send`](Self::send) has room.
     fn can_send(&self) -> bool;
 
-    /// Makes a frame of another in the memory all ports share.
+    /// Makes a frame from another one in the shared memory.
     fn copy(&mut self, copy: &FrameCopy);
 
-    /// Hands a packet to the interface, with what was rewritten in its headers.
+    /// Hands a packet to the interface, and writes its changed header fields into the frame.
     fn send(&mut self, pool: &mut PacketPool, packet: PacketId);
 
-    /// Makes the system calls that `send` put off, and releases what has been sent.
+    /// Makes the system calls that `send` has postponed, and releases sent packets.
     fn flush(&mut self, pool: &mut PacketPool);
 
-    /// Whether packets handed to [`send`](Self::send) still wait here, for another
-    /// [`flush`](Self::flush) a little later.
+    /// Returns `true` if packets wait here after [`send`](Self::send), so that
+    /// [`flush`](Self::flush) must be called again soon.
     fn unsent(&self) -> bool {
         false
     }
 
-    /// Packets of the pool it keeps for frames to come.
+    /// Packets of the pool that it holds for frames to be received.
     fn receiving(&self) -> u32 {
         0
     }
 
-    /// Whether a frame that arrives here comes nowhere else; if not, it is a copy, and while the
-    /// kernel passes frames straight across, the frame itself has gone.
+    /// Returns `true` if the port gets each frame exclusively. Otherwise it gets copies, and during
+    /// a bypass the kernel forwards the frames themselves.
     fn takes_frames(&self) -> bool {
         false
     }
 
-    /// Drops all frames that arrived and were not yet received; returns their number. `copies` is asked
-    /// afterwards how many of them were copies of frames that bypassed the gateway. The others count as
-    /// stale. `u64::MAX` copies are all of them.
+    /// Drops all frames that have arrived and were not yet received; returns their number.
+    /// Afterwards, `copies` returns how many of them were copies of frames that bypassed the
+    /// gateway; `u64::MAX` means all. The others count as stale.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
-    /// What to poll for arrivals, if this port can be polled.
+    /// A descriptor that becomes readable on arrivals, if the port has one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// When it has something to send of its own accord, in a [`flush`](Self::flush).
+    /// Time at which the port itself has frames to send, by [`flush`](Self::flush).
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
 
-    /// Has these trunks end here from now on, each with random bytes that are unlike any others; others are no more.
-    /// A port at which none can end does nothing.
+    /// Sets the trunks that end at this port, each with unique random bytes. Earlier trunks that
+    /// are not among them are removed. Ports without support for trunks do nothing.
     fn end_trunks(&mut self, _trunks: Vec<(TrunkEnd, [u8; 32])>) {}
 
-    /// The other ends of the trunks that end here, in the order they were given.
+    /// Reports of the other ends of its trunks, in the given order.
     fn peers(&self) -> Vec<PeerReport> {
         Vec::new()
     }
 
-    /// What it has seen so far.
+    /// The current counters.
     fn counters(&self) -> PortCounters;
 }
 
-/// Counts of a port since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PortCounters {
     /// Frames received and described.
     pub received: u64,
-    /// Bytes of these.
+    /// Bytes of received frames.
     pub received_bytes: u64,
     /// Frames handed to the interface.
     pub sent: u64,
-    /// Bytes of these.
+    /// Bytes of sent frames.
     pub sent_bytes: u64,
-    /// Frames the kernel had to drop before we saw them, for lack of room in the ring.
+    /// Frames that the kernel dropped for lack of room in the ring.
     pub ring_overflows: u64,
-    /// Frames that could not be received, or times the interface went away.
+    /// Frames that could not be received, or times at which the interface went down.
     pub receive_errors: u64,
-    /// Times the interface refused to send for now, or frames it refused for good.
+    /// Times at which the interface had no room, or frames that it refused for good.
     pub send_errors: u64,
     /// Frames dropped here, by reason.
     pub drops: ByReason,
     /// The last frame that was dropped because the interface refused it.
     pub refused: Option<Refused>,
-    /// Super-packets split in software because the kernel could not.
+    /// Super-packets split in software because the kernel could not split them.
     pub split: u64,
-    /// Frames received with an unfinished checksum inside more tunnels than are read.
+    /// Frames received with an unfinished checksum, inside more nested tunnels than are parsed.
     pub unfinished: u64,
-    /// Arrival of the last one.
+    /// Arrival of the last such frame.
     pub unfinished_at: Time,
-    /// Frames received that were odd, by what was odd about them.
+    /// Malformed frames received, by oddity.
     pub oddities: Oddities,
 }
 
-/// A frame that an interface would not send.
+/// A frame that an interface refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refused {
     /// Its flow.

@@ -1,29 +1,29 @@
-//! What a loop asks of the scheduler, to come back when it wants to, and what it is granted.
+//! Real-time scheduling: requests for exact wake-ups, and the result.
 
 use std::fmt;
 use std::io;
 
 use crate::interface::check;
 
-/// What to ask for.
+/// Scheduling requests of a thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wish {
-    /// Priority under `SCHED_FIFO`, 1 to 99: ahead of all ordinary processes. For a loop that
-    /// sleeps most of the time.
+    /// Priority under `SCHED_FIFO`, 1 to 99: before all ordinary processes. For a loop that sleeps
+    /// most of the time.
     pub realtime: Option<u8>,
-    /// Keep the memory of the process from being paged out.
+    /// Locks the memory of the process, so it is not paged out.
     pub lock_memory: bool,
-    /// Stay on one processor. A virtual interface queues what it is given by the processor that
-    /// gives it, so frames of a thread that moves overtake each other.
+    /// Stays on one processor. A virtual interface queues each frame on the sender's processor, so
+    /// frames of a thread that moves can be reordered.
     pub cpu: Option<Cpu>,
 }
 
 /// A processor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cpu {
-    /// The one the thread is on.
+    /// The thread's current one.
     Current,
-    /// The one of this number, from 0.
+    /// The processor with this number, from 0.
     Number(usize),
 }
 
@@ -33,20 +33,20 @@ impl Default for Wish {
     }
 }
 
-/// What was granted to the calling thread.
+/// The granted requests of the calling thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Granted {
-    /// Timers that fire when they are due, not up to 50 us later.
+    /// Timers fire when they are due, not up to 50 us later.
     pub exact_timers: bool,
-    /// The priority, if `SCHED_FIFO` was allowed.
+    /// The priority, if `SCHED_FIFO` was granted.
     pub realtime: Option<u8>,
-    /// Memory stays where it is.
+    /// Memory is locked.
     pub locked_memory: bool,
-    /// The processor it stays on.
+    /// The processor on which the thread stays.
     pub cpu: Option<usize>,
 }
 
-/// Asks for what the calling thread needs to keep time; without privileges it gets less.
+/// Requests exact scheduling for the calling thread. Without privileges, only a part is granted.
 #[must_use]
 pub fn keep_time(wish: Wish) -> Granted {
     Granted {
@@ -73,14 +73,14 @@ fn realtime(priority: u8) -> io::Result<()> {
 }
 
 fn lock_memory() -> io::Result<()> {
-    // The packet memory is mostly untouched, so pages are locked when they are first used.
+    // Most of the packet memory is unused, so pages are locked on first use.
     let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: takes no pointers.
     check(unsafe { libc::mlockall(what) })?;
     Ok(())
 }
 
-/// Keeps the calling thread on a processor, and says which.
+/// Pins the calling thread to a processor, and returns its number.
 fn stay(cpu: Cpu) -> io::Result<usize> {
     let cpu = match cpu {
         // SAFETY: takes nothing.

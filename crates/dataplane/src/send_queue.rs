@@ -5,11 +5,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes in the send queue of `socket`, with one for a FIN: all is acknowledged when there are none.
+/// Bytes in the send queue of `socket`, with one for a FIN. Zero means that all data is
+/// acknowledged.
 ///
 /// # Errors
 ///
-/// If it is no TCP socket.
+/// If `socket` is not a TCP socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the call writes one int, to a variable that outlives it; the descriptor is borrowed.
@@ -27,7 +28,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: the queue of the receiver; a queue that never drains.
+    /// Kills: the length of the receive queue; a queue that never drains.
     #[test]
     fn what_is_acknowledged_leaves_the_queue() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -36,7 +37,7 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let block = vec![7; 1 << 20];
         let mut written = 0;
-        // Until the buffers of both ends are full.
+        // Writes until the buffers of both ends are full.
         while let Ok(bytes) = client.write(&block) {
             written += bytes;
         }

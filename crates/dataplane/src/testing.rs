@@ -1,4 +1,4 @@
-//! The loop without a kernel: ports that follow a script, and a clock that jumps.
+//! Runs the loop without a kernel: ports that follow a script, and a clock that jumps.
 
 mod cable;
 
@@ -20,36 +20,36 @@ pub use crate::inbox::Command;
 use crate::inbox::{Remote, inbox};
 use crate::port::{Port, PortCounters};
 
-/// A packet that left.
+/// A departed packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
-    /// When.
+    /// Time of departure.
     pub at: Time,
-    /// As it then was.
+    /// The descriptor at departure.
     pub packet: Packet,
 }
 
-/// What came of a script.
+/// The results of a script.
 #[derive(Debug)]
 pub struct Played<M> {
     /// The machine.
     pub machine: M,
-    /// What left, by port.
+    /// Departures by port.
     pub departures: Vec<Vec<Departure>>,
-    /// What each port counted.
+    /// Counters by port.
     pub counters: Vec<PortCounters>,
 }
 
-/// What happens to a loop.
+/// A test script for a loop.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// What arrives at each port and when, in order of time.
+    /// Arrivals at each port, in order of time.
     pub arrivals: Vec<Vec<(Time, Packet)>>,
-    /// A time within which the loop does not come back, if it sleeps then.
+    /// A period during which the loop does not wake up, if it sleeps at its start.
     pub hang: Option<Range<Time>>,
-    /// When it is told to stop.
+    /// Time of the stop command.
     pub end: Time,
-    /// Frames come nowhere but to the ports, as on AF_XDP; else they are copies.
+    /// `true`: ports get each frame exclusively, as with AF_XDP. `false`: they get copies.
     pub takes_frames: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Script {
 ///
 /// # Errors
 ///
-/// When the process has no file descriptor left.
+/// If the process has no free file descriptor.
 pub fn play<M: Machine + 'static, H: Heartbeat + 'static>(
     machine: M,
     script: Script,
@@ -67,11 +67,11 @@ pub fn play<M: Machine + 'static, H: Heartbeat + 'static>(
     play_with(machine, script, Vec::new(), heartbeat, options)
 }
 
-/// As [`play`], and each of `commands`, in order of time, comes through the inbox at its time.
+/// As [`play`]; also sends each of `commands`, in order of time, through the inbox at its time.
 ///
 /// # Errors
 ///
-/// When the process has no file descriptor left.
+/// If the process has no free file descriptor.
 pub fn play_with<M: Machine + 'static, H: Heartbeat + 'static>(
     machine: M,
     script: Script,
@@ -104,10 +104,10 @@ pub fn play_with<M: Machine + 'static, H: Heartbeat + 'static>(
 
 type Departures = Rc<RefCell<Vec<Departure>>>;
 
-/// A clock that is at once where it is waited for.
+/// A clock that jumps to the end of each wait.
 struct JumpingClock<M, H> {
     now: Rc<Cell<Time>>,
-    /// Arrivals to come, latest first.
+    /// Future arrivals, latest first.
     arrivals: Vec<Time>,
     commands: VecDeque<(Time, Command<M, H>)>,
     hang: Option<Range<Time>>,
@@ -166,12 +166,12 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
     }
 }
 
-/// A port at which packets arrive by a script, and whose departures are recorded.
+/// A port with scripted arrivals and recorded departures.
 struct ScriptedPort {
     now: Rc<Cell<Time>>,
     arrivals: VecDeque<(Time, Packet)>,
     departures: Departures,
-    /// What a clock sees of it: it waits for arrivals only where it is given this.
+    /// The descriptor to poll. The clock considers arrivals only if the wait includes it.
     cable: io::PipeReader,
     takes_frames: bool,
     counters: PortCounters,

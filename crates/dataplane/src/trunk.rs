@@ -1,10 +1,12 @@
-//! A port at which trunks end: it has addresses, and writes and reads what their gateways say to each other.
+//! A port at which trunks end: it has addresses, and exchanges datagrams with the other ends.
 //!
-//! Management packets are made by the machine without a frame, as segments of TCP. Here they become datagrams
-//! of one UDP 5-tuple, sealed with the key of their trunk, to the next hop of its address. What comes to such
-//! an address is for nobody else: a datagram that is rightly sealed goes to the machine as the segment it
-//! holds, or as none if it only says that the other end is there; questions for the address are answered, and
-//! everything else ends here.
+//! The machine creates management packets as TCP segments without a frame. This port sends them as
+//! datagrams of one UDP 5-tuple, authenticated with the key of their trunk, to the next hop of its
+//! address.
+//!
+//! The port consumes all packets to these addresses. It passes the segment in an authentic datagram
+//! to the machine; after a hello, it passes an empty packet. It answers ARP requests and neighbour
+//! solicitations, and drops everything else.
 
 mod carrier;
 mod peers;
@@ -36,10 +38,10 @@ use self::tags::{tagged, untagged, vlan};
 use crate::memory::PacketMemory;
 use crate::port::{Port, PortCounters};
 
-/// How often an end says that it is there.
+/// Interval between hellos.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// Frames taken in one after the other that all end here: the others wait for the next turn.
+/// Frames consumed in one call. Further frames wait for the next turn.
 const BURST: u32 = 64;
 
 /// A port at which trunks end.
@@ -48,33 +50,35 @@ pub struct TrunkPort {
     port: Box<dyn Port>,
     memory: PacketMemory,
     mac: Mac,
-    /// With the tag of frames from and to them.
+    /// The neighbours of all trunks, with the VLAN tag of their frames.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
-    /// Their addresses, as numbers.
+    /// The own addresses, as numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
-    /// By the key of management packets that are made here: whose, and their channel.
+    /// Index and channel of the trunk, by the flow key of its management packets.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
-    /// By the key of datagrams that come.
+    /// Index of the trunk, by the flow key of received datagrams.
     coming: HashMap<FlowKey, usize, FixedState>,
     now: Time,
-    /// When something is next to be sent of our own accord.
+    /// Time of the next request or hello to be sent.
     due: Time,
     drops: ByReason,
-    /// By the number that user packets say.
+    /// Index of the trunk, by the number in user packets.
     numbers: HashMap<NonZeroU16, usize, FixedState>,
-    /// Whether user packets travel in datagrams of any trunk.
+    /// At least one trunk carries user packets in datagrams.
     carries: bool,
     stations: Stations,
-    /// What is told to senders, and comes out of this port; how many within a second, since when.
+    /// Frames with ICMP errors for senders, to be returned as arrivals; and their number since a
+    /// time, for the rate limit.
     answers: VecDeque<PacketId>,
     told: (u32, Time),
 }
 
 impl TrunkPort {
-    /// What `packet`, which has come, is; if for the machine, what a datagram holds is in its place.
+    /// Classifies the arrived `packet`. If the machine gets it, the content of the datagram
+    /// replaces the datagram.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
-        // A packet in a tunnel is for the host that its outermost header names.
+        // A tunnelled packet is addressed by its outermost header.
         let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
         let asks = match pool[packet].network {
             Network::Opaque => key.src.port == ARP,
@@ -101,17 +105,17 @@ impl TrunkPort {
         Arrival::Here
     }
 
-    /// Whether an address, as a number, is one of those here.
+    /// Returns `true` if an address, as a number, belongs to this port.
     fn is_ours(&self, number: u128) -> bool {
         self.ours.contains(&number)
     }
 
-    /// Where what goes to the other end of a trunk is sent.
+    /// MAC address of the next hop of a trunk, if it is resolved.
     fn next_hop(&self, number: usize) -> Option<Mac> {
         self.neighbours[self.trunks[number].neighbour].0.found()
     }
 
-    /// Has the addresses hear a frame; says whether it was for them and nobody else.
+    /// Passes a frame to the neighbours. Returns `true` if it concerned only them.
     fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let len = pool[packet].len;
         let mut answer = None;
@@ -139,8 +143,8 @@ impl TrunkPort {
         ours
     }
 
-    /// Opens a datagram of trunk `number`, and puts its content in its place. Each datagram is counted once: as taken,
-    /// or as refused.
+    /// Opens a datagram of trunk `number`, and replaces it by its content. Each datagram is counted
+    /// once: as taken, or as refused.
     fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Arrival {
         let described = &pool[packet];
         let opened = {
@@ -167,7 +171,7 @@ impl TrunkPort {
         })
     }
 
-    /// Counts an opened datagram of trunk `number`, and puts its content in its place.
+    /// Counts an opened datagram of trunk `number`, and replaces it by its content.
     fn take(
         &mut self,
         pool: &mut PacketPool,
@@ -182,7 +186,7 @@ impl TrunkPort {
                 if let Some(nonce) = answer {
                     self.say(pool, number, &self.trunks[number].session.answer(nonce));
                 }
-                // The machine is told by a packet of the first connection that holds nothing.
+                // An empty packet of the first connection tells the machine that the peer is alive.
                 let peer = &self.trunks[number];
                 if peer.session.alive() != Some(self.now) {
                     return Ok(Arrival::Here);
@@ -211,7 +215,7 @@ impl TrunkPort {
         })
     }
 
-    /// Writes the frame of a packet that the machine made; says whether it can be sent.
+    /// Writes the frame of a packet that the machine created. Returns `false` if it cannot be sent.
     fn write(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let described = pool[packet];
         let sack = pool.sack(packet);
@@ -241,7 +245,7 @@ impl TrunkPort {
         }
     }
 
-    /// Sends a frame that is nobody's but ours.
+    /// Sends a frame that the port itself created.
     fn emit(&mut self, pool: &mut PacketPool, frame: &[u8]) {
         let Some(packet) = pool.insert(Packet { segments: 1, ..Packet::default() }) else {
             return self.drops.count(Reason::NoBuffer);
@@ -253,13 +257,13 @@ impl TrunkPort {
         }
     }
 
-    /// Makes `frame` that of `packet`; says whether there is room for it.
+    /// Stores `frame` as the frame of `packet`. Returns `false` if it is too long.
     fn put(&self, pool: &mut PacketPool, packet: &PacketId, frame: &[u8]) -> bool {
         let room = self.memory.place(pool, packet, frame.len());
         room.map(|mut room| room.copy_from_slice(frame)).is_some()
     }
 
-    /// Sends what is due of our own accord.
+    /// Sends the requests and hellos that are due.
     fn speak(&mut self, pool: &mut PacketPool) {
         let now = self.now;
         for number in 0..self.neighbours.len() {
@@ -281,10 +285,10 @@ impl TrunkPort {
     }
 }
 
-/// The ethertype of ARP, which an opaque frame has for its port.
+/// The ethertype of ARP. The descriptor of an opaque frame has it as both ports.
 const ARP: u16 = 0x0806;
 
-/// The key of what goes out of channel `channel` to the other end.
+/// The flow key of management packets on channel `channel` to the other end.
 fn key_of(ends: Ends, channel: u8) -> FlowKey {
     let at = |address: IpAddr, channel: u8| {
         Endpoint::at(address, ends.port.wrapping_add(u16::from(channel)))
@@ -293,13 +297,13 @@ fn key_of(ends: Ends, channel: u8) -> FlowKey {
     FlowKey { src, dst, protocol: Protocol::TCP }
 }
 
-/// The key of datagrams to the other end.
+/// The flow key of datagrams to the other end.
 fn datagram(ends: Ends) -> FlowKey {
     let (src, dst) = (Endpoint::at(ends.local, ends.port), Endpoint::at(ends.peer, ends.port));
     FlowKey { src, dst, protocol: Protocol::UDP }
 }
 
-/// What the UDP header at `at` stands before.
+/// The payload of the UDP datagram at `at`.
 fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
     let datagram = frame.get(at..)?;
     let len = u16::from_be_bytes(*datagram.get(4..)?.first_chunk()?);
@@ -347,7 +351,7 @@ impl Port for TrunkPort {
             return self.port.send(pool, packet);
         }
         self.learn(pool, &packet);
-        // Of a trunk that went while it waited, it leaves as it came.
+        // If its trunk was removed while it waited, the packet departs unchanged.
         match pool[&packet].carried.and_then(|number| self.numbers.get(&number).copied()) {
             Some(at) if self.trunks[at].overhead > 0 => self.carry(pool, packet, at),
             _ => self.port.send(pool, packet),

@@ -8,18 +8,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::InterfaceError;
 use crate::interface::Interface;
 
-/// A TUN device, gone when dropped. What the host routes to it is received; what is sent arrives at
-/// the host.
+/// A TUN device, removed when dropped. `receive` returns the packets that the host routes to it,
+/// and `send` delivers packets to the host.
 #[derive(Debug)]
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes the device `name` in the network namespace of this thread; it is down and has no
+    /// Creates the device `name` in the network namespace of this thread. It is down and has no
     /// address.
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_ADMIN, without `/dev/net/tun`, or if there is an interface of that name.
+    /// Without CAP_NET_ADMIN, without `/dev/net/tun`, or if an interface with this name exists.
     pub fn create(name: &str) -> Result<Self, InterfaceError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
@@ -32,11 +32,11 @@ impl Tun {
         Ok(Self(file))
     }
 
-    /// Takes the next packet in; its length, or `None` if there is none.
+    /// Reads the next packet; returns its length, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// When the device is gone, or down.
+    /// If the device is down or no longer exists.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.0).read(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -44,11 +44,11 @@ impl Tun {
         }
     }
 
-    /// Hands `packet` to the host.
+    /// Delivers `packet` to the host.
     ///
     /// # Errors
     ///
-    /// When the device is gone, or down, or the packet is none of IP.
+    /// If the device is down or no longer exists, or `packet` is not an IP packet.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         (&self.0).write(packet).map(drop)
     }
@@ -60,7 +60,7 @@ impl AsFd for Tun {
     }
 }
 
-/// IP packets with nothing before them.
+/// IP packets without a header before them.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! One turn of the loop: what arrived goes in, what may leave goes out.
+//! One turn of the loop: receives arrived frames, and sends due packets.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use tidegate_core::{Machine, PortId, Time};
 
 use crate::port::Port;
 
-/// Frames taken from one port before the next has its turn.
+/// Maximum number of frames received from one port in a row.
 const BURST: u32 = 64;
 
-/// How long to wait before an interface that had no room is tried again.
+/// Time after which an interface without room is tried again.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// The wait for what is due now, which has just been asked for.
+/// The wait for a packet that is due now, although the machine was just polled.
 const AGAIN: Duration = Duration::from_micros(1);
 
-/// What a turn did.
+/// The results of a turn.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Turn {
-    /// How long nothing will leave unless something arrives: zero if more has arrived already,
-    /// `None` if nothing waits.
+    /// Time during which no packet becomes due, unless one arrives. Zero if more frames have
+    /// already arrived, `None` if no packet waits.
     pub wait: Option<Duration>,
-    /// Packets taken from ports.
+    /// Packets received from ports.
     pub received: u32,
-    /// Packets handed to ports.
+    /// Packets sent to ports.
     pub sent: u32,
 }
 
-/// Sends what may leave, takes in what arrived at `ports`, a bounded number from each, and sends
-/// what may leave because of that.
+/// Sends due packets, receives a bounded number of frames from each of `ports`, and sends the
+/// packets that become due by them.
 ///
-/// What was due by `now` leaves before anything that arrived is taken in, as if the loop had come
-/// back in time.
+/// Packets due by `now` are sent before any arrived frame is received, as if the loop had returned
+/// in time.
 pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let due = drain(machine, ports, now);
     if due > 0 {
@@ -43,7 +43,7 @@ pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -
     Turn { wait, received: taken.received, sent: due + taken.sent + turn.sent }
 }
 
-/// Sends what may leave, and takes nothing in.
+/// Sends due packets without receiving.
 pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let sent = drain(machine, ports, now);
     flush(machine, ports);
@@ -57,16 +57,16 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
     Turn { wait: if stuck { Some(RETRY) } else { due }, received: 0, sent }
 }
 
-/// What came of taking in.
+/// The results of receiving.
 pub(crate) struct Taken {
-    /// There may be more.
+    /// More frames may have arrived.
     pub(crate) more: bool,
     received: u32,
-    /// What left meanwhile.
+    /// Packets sent meanwhile.
     sent: u32,
 }
 
-/// Hands in a burst from each port that `wanted` picks.
+/// Receives a burst from each port that `wanted` selects.
 pub(crate) fn take_in(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
@@ -114,8 +114,8 @@ fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u
     sent
 }
 
-/// Makes the frames of packets that the machine made of others: after each of its calls, before a
-/// slot is used again or what was rewritten is written back.
+/// Makes the frames of packets that the machine made from others. This must follow each call of the
+/// machine, before a slot is reused or changed fields are written into a frame.
 #[inline]
 fn make_copies(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
     let pool = machine.pool();
@@ -143,7 +143,7 @@ mod tests {
     use crate::bare::Bare;
     use crate::port::PortCounters;
 
-    /// A port to which frames have come, and which writes down what is done to it.
+    /// A port with arrived frames that logs the calls it gets.
     struct Scribe {
         name: &'static str,
         arrivals: u32,
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Kills: a turn without the `flush` after what was due.
+    /// Kills: a turn without `flush` after sending due packets.
     #[test]
     fn what_is_due_has_left_before_anything_is_taken_in() {
         let log = Rc::default();
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(log.borrow().join(", "), expected);
     }
 
-    /// What a turn says when this many frames have come to the LAN port, and the WAN port has room.
+    /// The result of a turn with this many frames at the LAN port. `has_room` applies to the WAN
+    /// port.
     fn turn_of(arrivals: u32, has_room: bool) -> Turn {
         let port = |name, arrivals| -> Box<dyn Port> {
             Box::new(Scribe { name, arrivals, has_room, log: Rc::default(), cuts: Rc::default() })
@@ -232,8 +233,8 @@ mod tests {
         turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
     }
 
-    /// Kills: a turn that takes in all there is; one that sleeps although more is there; one that
-    /// asks a machine again at once whose packets have no room to go to.
+    /// Kills: a turn that receives everything; one that sleeps although more frames have arrived;
+    /// one that polls a machine again at once although its port is full.
     #[test]
     fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
         let (more, received) = (Some(Duration::ZERO), BURST);
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
     }
 
-    /// A machine that wants frames from port 0.
+    /// A machine that requests frames instead of super-packets from port 0.
     struct Cutting(Bare);
 
     impl Machine for Cutting {
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Kills: ports that are never told, or are told what is true of another port.
+    /// Kills: ports that are never told, or that are told the setting of another port.
     #[test]
     fn each_port_is_told_whether_its_super_packets_are_cut() {
         let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));

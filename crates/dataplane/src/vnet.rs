@@ -1,6 +1,6 @@
-//! What a sender left for the hardware to do to a frame: checksum and segmentation.
+//! Metadata of frames whose checksum or segmentation was left to the hardware.
 
-/// `struct virtio_net_hdr` in the host's byte order, as packet sockets give and take it.
+/// `struct virtio_net_hdr` in the host's byte order, as packet sockets use it.
 ///
 /// Source: Linux `include/uapi/linux/virtio_net.h`; virtio 1.2, section 5.1.6.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -10,13 +10,13 @@ pub struct VnetHeader {
     pub flags: u8,
     /// `VIRTIO_NET_HDR_GSO_*`: none (0), TCP over IPv4 (1) or IPv6 (4), UDP (5).
     pub gso_type: u8,
-    /// Bytes of headers, as far as the kernel says.
+    /// Bytes of headers, if the kernel states them.
     pub hdr_len: u16,
     /// Payload bytes of each frame.
     pub gso_size: u16,
-    /// Where the sum begins.
+    /// Offset of the first byte that the checksum covers.
     pub csum_start: u16,
-    /// Where it is written, from there on.
+    /// Offset of the checksum, relative to `csum_start`.
     pub csum_offset: u16,
 }
 
@@ -28,29 +28,30 @@ const GSO_ECN: u8 = 0x80;
 const SCTP_CHECKSUM: u16 = 8;
 
 impl VnetHeader {
-    /// Nothing was left to do.
+    /// No work remains.
     pub(crate) const NONE: Self =
         Self { flags: 0, gso_type: 0, hdr_len: 0, gso_size: 0, csum_start: 0, csum_offset: 0 };
 
-    /// Its length before a frame.
+    /// Length of the header, which precedes a frame.
     pub const LEN: usize = size_of::<Self>();
 
-    /// Whether the transport checksum covers the pseudo-header only, for the sender's hardware to
-    /// complete.
+    /// Returns `true` if the transport checksum covers the pseudo header only, and the sender's
+    /// hardware completes it.
     #[must_use]
     pub const fn partial_checksum(&self) -> bool {
         self.flags & NEEDS_CSUM != 0
     }
 
-    /// Where the sum of a [partial checksum](Self::partial_checksum) begins in the frame, and where
-    /// it is to be written.
+    /// For a [partial checksum](Self::partial_checksum), the offset in the frame of the first
+    /// covered byte, and the offset of the checksum.
     #[must_use]
     pub fn checksum_span(&self) -> Option<(usize, usize)> {
         let start = usize::from(self.csum_start);
         self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
     }
 
-    /// The [span](Self::checksum_span) of an SCTP checksum. The kernel would put the sum of TCP there.
+    /// The [span](Self::checksum_span) of an SCTP checksum. The kernel would write a 16-bit sum
+    /// there, as for TCP.
     ///
     /// Source: Linux `include/linux/virtio_net.h`, which leaves `csum_not_inet` out.
     #[must_use]
@@ -58,13 +59,14 @@ impl VnetHeader {
         self.checksum_span().filter(|_| self.csum_offset == SCTP_CHECKSUM)
     }
 
-    /// Payload bytes of each frame to be cut from this one; `None` if it is a single frame.
+    /// Payload bytes of each frame to be split off; `None` for a single frame.
     #[must_use]
     pub const fn segment_size(&self) -> Option<u16> {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
     }
 
-    /// Whether the kernel leaves it to the interface to make fragments of it, as none does any more.
+    /// Returns `true` if the interface has to fragment the packet (UFO). Current kernels no longer
+    /// do this.
     #[must_use]
     pub(crate) const fn is_fragmented(&self) -> bool {
         self.gso_type & !GSO_ECN == GSO_UDP
@@ -76,7 +78,7 @@ impl VnetHeader {
         self.gso_type != GSO_NONE && !self.is_fragmented()
     }
 
-    /// The header after `bytes` more were put in front of the network header.
+    /// The header after `bytes` were inserted before the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {
         let csum_start =
@@ -85,19 +87,19 @@ impl VnetHeader {
         Self { hdr_len, csum_start, ..self }
     }
 
-    /// The header of a frame cut from this one's that is not to be cut any further.
+    /// The header of a single frame that was split from this super-packet.
     #[must_use]
     pub(crate) const fn single(self) -> Self {
         Self { gso_type: GSO_NONE, gso_size: 0, hdr_len: 0, ..self }
     }
 
-    /// The header after the checksum was finished.
+    /// The header after the checksum was completed.
     #[must_use]
     pub(crate) const fn finished(self) -> Self {
         Self { flags: self.flags & !NEEDS_CSUM, csum_start: 0, csum_offset: 0, ..self }
     }
 
-    /// The header to send with: without what only a receiver is told.
+    /// The header for sending, without flags for receivers only.
     #[must_use]
     pub(crate) const fn to_send(self) -> Self {
         Self { flags: self.flags & NEEDS_CSUM, ..self }

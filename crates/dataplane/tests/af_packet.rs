@@ -21,12 +21,13 @@ use tidegate_dataplane::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Bytes that repeat only after 251 * 256.
+/// Bytes with a period of 251 * 256.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| u8::try_from((i % 251) ^ (i / 251 % 256)).unwrap()).collect()
 }
 
-/// Sends `len` bytes over TCP to the server, which sends them back; says whether they are intact.
+/// Sends `len` bytes over TCP to the server, which returns them. Returns `true` if they come back
+/// intact.
 fn echo(network: &Network, address: &str, len: usize) -> bool {
     let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), 7);
     let listener = network.server.run(move || TcpListener::bind(address).unwrap());
@@ -94,7 +95,7 @@ fn for_a_slow_link_tcp_with_every_offload_passes_frame_by_frame() {
         })
         .unwrap();
     assert_eq!((longest, segments), (1_514, 1), "{counters:?}");
-    // Each port received fewer packets than the other one sent: super-packets came.
+    // Each port received fewer packets than the other one sent, so super-packets arrived.
     assert!(counters[0].received < counters[1].sent, "{counters:?}");
     assert_eq!(statistic(&network, "snmp", "Tcp:", "InCsumErrors"), 0);
 }
@@ -112,7 +113,7 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
         .remote
         .ask(|live| live.ports.iter().map(|port| port.counters()).collect())
         .unwrap();
-    // What leaves one port never comes in again at it: both directions would be counted twice.
+    // A frame sent by a port never arrives there again; otherwise both directions would count it.
     assert_eq!(counters[0].received, counters[1].sent, "{counters:?}");
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
 }
@@ -152,8 +153,8 @@ fn datagrams_arrive_once_and_in_order() {
     const WINDOW: u32 = 32;
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
-    // The client itself must keep the order: what waits for its first ARP answer is sent by
-    // another, and what a thread sends before it moves to another processor may come later.
+    // The client itself must keep the order. Another thread sends the packets that wait for the
+    // first ARP answer. A packet sent before a thread moves to another processor may arrive later.
     assert!(echo(&network, SERVER[0], 1));
     network.client.run(|| {
         assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
@@ -194,13 +195,13 @@ fn what_the_way_out_cannot_carry_is_dropped_and_counted() {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.send_to(&[0; 1_400], (SERVER[0], 9)).unwrap();
     });
-    // The ping-pong behind it shows that the frame has been dealt with.
+    // The later echo shows that the frame has been processed.
     assert!(echo(&network, SERVER[0], 1_000));
     let drops = forwarding.remote.ask(|live| live.ports[1].counters().drops).unwrap();
     assert_eq!((drops.of(Reason::TooLong), drops.total()), (1, 1));
 }
 
-/// A port for crafted frames, where a host is.
+/// A port for crafted frames, in place of a host.
 struct Raw {
     pool: PacketPool,
     memory: PacketMemory,
@@ -224,7 +225,7 @@ impl Raw {
         assert_eq!(self.port.counters().sent, 1);
     }
 
-    /// Waits for the frame that ends like `bytes`.
+    /// Waits for a frame that ends with `bytes`.
     fn receive(&mut self, bytes: &[u8]) -> (Vec<u8>, VnetHeader) {
         let start = std::time::Instant::now();
         while start.elapsed() < LIMIT {
@@ -243,7 +244,7 @@ impl Raw {
     }
 }
 
-/// Sends a crafted frame from the client, and gives what then reaches the server.
+/// Sends a crafted frame from the client; returns the frame that reaches the server.
 fn carry(network: &Network, frame: &[u8], vnet: VnetHeader) -> (Vec<u8>, VnetHeader) {
     let (ready, opened) = std::sync::mpsc::channel();
     let expected = frame.to_vec();
@@ -258,7 +259,7 @@ fn carry(network: &Network, frame: &[u8], vnet: VnetHeader) -> (Vec<u8>, VnetHea
     server.join().unwrap()
 }
 
-/// A frame to everyone, with the given tags and what follows them.
+/// A broadcast frame with these tags, followed by `rest`.
 fn tagged(tags: &[u32], rest: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1]);
@@ -272,7 +273,7 @@ fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
     let rest = [&[0x88, 0xb5][..], &pattern(100)].concat();
-    // 802.1Q with priority, 802.1ad, and one tag in another.
+    // 802.1Q with a priority, 802.1ad, and a tag inside another.
     for tags in [&[0x8100_a064][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
         let frame = tagged(tags, &rest);
         assert_eq!(carry(&network, &frame, VnetHeader::default()).0, frame, "{tags:x?}");
@@ -390,7 +391,7 @@ fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_r
     command.send(()).unwrap();
     let (dropped, stale) = gateway.join().unwrap();
     assert_eq!(dropped, stale);
-    // The stack of the client may have said something as well.
+    // The client's stack may have sent some packets of its own.
     assert!((FRAMES..FRAMES + 10).contains(&dropped), "{dropped}");
 }
 
@@ -399,7 +400,7 @@ fn without_the_privilege_the_error_says_which() {
     let Some(network) = Network::new(1_500) else { return };
     let error = network.gateway.run(|| {
         let thread = std::thread::spawn(|| {
-            // SAFETY: takes no pointers; made directly, it concerns this thread alone.
+            // SAFETY: takes no pointers. As a direct system call, it affects only this thread.
             let result = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             let interface = Interface::find("p0").unwrap();
             let memory = PacketMemory::new(8, AfPacket::BUFFER).unwrap();
@@ -415,7 +416,7 @@ fn without_the_privilege_the_error_says_which() {
     }
 }
 
-/// The same in a user namespace, where nothing is allowed outside of it.
+/// The same in a user namespace, without any privilege outside of it.
 #[test]
 fn it_works_without_root() {
     let test = "tcp_with_every_offload_passes_as_super_packets_and_intact";

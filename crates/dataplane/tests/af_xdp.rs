@@ -1,4 +1,4 @@
-//! Frames through AF_XDP ports, and straight across when nobody is there to take them.
+//! Frames through AF_XDP ports, and through the bypass while no gateway is alive.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
@@ -24,7 +24,7 @@ use tidegate_dataplane::{Heartbeat, Interface, Offload, Passing};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// In both directions.
+/// One frame in each direction.
 const ONCE: [usize; 2] = [1, 1];
 
 #[test]
@@ -34,7 +34,7 @@ fn frames_of_every_kind_cross_both_ways_unchanged() {
         for mode in [Mode::Native, Mode::Generic] {
             let mut gate = Gate::open(Some(mode));
             assert_eq!(gate.wire.as_ref().unwrap().modes(), [Some(mode); 2]);
-            // Straight across, through the gateway, straight across again.
+            // Bypass, then the gateway, then bypass again.
             bench.crosses(&frames(), &mut gate, &format!("{across:?} {mode:?}"));
             assert_eq!(gate.forwarded, 0);
             gate.beat();
@@ -104,10 +104,10 @@ fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
         let mut gate = Gate::open(Some(mode));
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{mode:?}");
-        // The sockets close, as the kernel does it; the last beat counts for a long time yet.
+        // Closes the sockets as the kernel does. The last beat stays valid for a long time.
         gate.ports.clear();
         let before = gate.bypassed();
-        // A child that another test just started may hold them until it has become another program.
+        // A child process of another test may hold descriptors until it executes its program.
         let start = Instant::now();
         while bench.passes(&mut gate) != ONCE {
             assert!(start.elapsed() < LIMIT, "{mode:?}");
@@ -235,7 +235,7 @@ fn an_interface_with_two_receive_queues_is_served_on_both() {
     let mut gate = Gate::open(None);
     assert_eq!(interfaces()[0].receive_queues(), 2);
     gate.beat();
-    // UDP from many ports: the sender spreads flows over its queues.
+    // UDP from many ports, so the sender spreads the flows over its queues.
     let mut frames = Vec::new();
     for port in 0..64 {
         let ip = [0x45, 0, 0, 128, 0, 1, 0, 0, 64, 17, 0x66, 0x67, 10, 7, 0, 1, 10, 7, 0, 2];
@@ -278,7 +278,7 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
     let gate = Gate::open(None);
     let error = Gate::open_with(None, 2_048, TIMEOUT).err().unwrap();
     assert!(matches!(&error, OpenError::Busy { queue: 0, .. }), "{error}");
-    // Somebody else's program is not ours to replace.
+    // A foreign program must not be replaced.
     drop(gate);
     for interface in interfaces() {
         fail_to_wire::detach(&interface).unwrap();
@@ -295,7 +295,7 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
 fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
     for tc in [Tc::Tcx, Tc::Filter] {
         let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
-        // What an earlier run on AF_XDP left gives way.
+        // Programs of an earlier run with AF_XDP are replaced.
         drop(Gate::open(None));
         let mut gate = on_packet_sockets(tc);
         gate.beat();
@@ -303,19 +303,19 @@ fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
         assert_eq!(gate.forwarded, 14, "{tc:?}");
         drop(gate);
         bench.crosses(&frames(), &mut Gate::absent(), &format!("{tc:?}, ended"));
-        // Started again, it takes the place of what it left.
+        // A restarted gateway takes over its own programs.
         let mut gate = on_packet_sockets(tc);
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
         drop(gate);
-        // And AF_XDP takes over from there.
+        // Then AF_XDP takes over.
         let mut gate = Gate::open(None);
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
     }
 }
 
-/// On a kernel without TCX the filter is there, once, until it is detached.
+/// On a kernel without TCX there is exactly one filter until it is detached.
 #[test]
 fn a_filter_stands_where_there_is_no_tcx() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -340,7 +340,7 @@ fn a_filter_stands_where_there_is_no_tcx() {
     assert_eq!(bench.passes(&mut Gate::absent()), [0, 0]);
 }
 
-/// Aggregated by the interface, frames would be longer than a buffer, and lost.
+/// Frames aggregated by the interface would be longer than a buffer, and lost.
 #[test]
 fn in_generic_mode_the_port_does_not_join_what_it_receives() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };

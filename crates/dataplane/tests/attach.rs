@@ -18,7 +18,7 @@ use bench::{Across, Bench, Gate, interfaces, on_packet_sockets};
 use programs::{Foreign, Former};
 use tidegate_dataplane::fail_to_wire::{self, Mode, Tc};
 
-/// In both directions.
+/// One frame in each direction.
 const ONCE: [usize; 2] = [1, 1];
 
 /// The programs that a gateway of commit ae462d3 left on both ports.
@@ -68,8 +68,8 @@ fn troubles(gate: &Gate) -> Vec<String> {
     gate.wire.as_ref().unwrap().guard().look(&[]).iter().map(ToString::to_string).collect()
 }
 
-/// Waits until `holds`, at most 10 s. The kernel frees programs in its own time: a process that another test
-/// starts has copies of all descriptors until it executes its program.
+/// Waits until `holds`, at most 10 s. The kernel frees programs late, because a child process of
+/// another test has copies of all descriptors until it executes its program.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -78,7 +78,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Whether `ip` sees an XDP program on the port towards the client.
+/// Returns `true` if `ip` shows an XDP program on the port towards the client.
 fn has_xdp(bench: &Bench) -> bool {
     bench.network.gateway.ip("-d link show p0").contains("prog/xdp")
 }

@@ -1,4 +1,4 @@
-//! The loop on a clock that jumps: when it takes in, sends, beats, gives up and ends.
+//! The loop on a clock that jumps: receiving, sending, heartbeat, hangs and the end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -21,10 +21,10 @@ const EXACT: Options =
 struct Delay {
     pool: PacketPool,
     by: Duration,
-    /// Most packets held in each direction; those beyond it are dropped.
+    /// Maximum number of packets held in each direction; others are dropped.
     room: u32,
     held: [Fifo; 2],
-    /// Time of every call that hands out packets.
+    /// Time of every call that returns packets.
     asked: Vec<Time>,
 }
 
@@ -91,7 +91,7 @@ fn packets_leave_by_the_other_port_exactly_when_they_are_due() {
 fn the_loop_sleeps_while_there_is_nothing_to_do() {
     let at = Time::from_micros;
     let played = run(Delay::new(Duration::from_millis(500)), [vec![packet(at(10), 60)], vec![]]);
-    // At the start, when it arrives, when it is due, and at the end.
+    // At the start, on arrival, when it is due, and at the end.
     let mut asked = played.machine.asked;
     asked.dedup();
     assert_eq!(asked, [at(0), at(10), at(500_010), END]);
@@ -143,7 +143,7 @@ fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
     assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
 }
 
-/// Records beats, and the end of them; passes for as many questions as told.
+/// Records beats and the end of beats. `passing` returns `true` for this many calls.
 #[derive(Clone, Default)]
 struct Recorder {
     beats: Rc<RefCell<Vec<Time>>>,
@@ -205,15 +205,16 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
     let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
     let played = play(Bare::new(8), script([arrivals, vec![]]), heartbeat.clone(), EXACT).unwrap();
-    // The turn that begins to beat again drops what the kernel has already passed on.
+    // The turn with the first new beat drops the frames that the kernel has already forwarded.
     let forwarded = times(&played.departures[1]);
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
-    // Nothing was lost.
+    // No frame was lost.
     assert_eq!(played.counters[0].drops.total(), 0);
     assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
 }
 
-/// Frames that come while the kernel is told to pass them on: the last that it leaves to the loop.
+/// Frames that arrive while the kernel is told to bypass the loop: the last ones that reach the
+/// loop.
 #[derive(Clone, Default)]
 struct Cable(Rc<RefCell<Vec<Packet>>>);
 
@@ -263,7 +264,7 @@ impl Port for Cable {
     }
 }
 
-/// Kills the mutant that looks at the ports only before frames go straight across.
+/// Kills: a loop that reads the ports only before the bypass begins.
 #[test]
 fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     let mut cable = Cable::default();
@@ -283,7 +284,7 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     assert_eq!(machine.held[1].packets(), 1);
 }
 
-/// Kills the mutant that drops what arrived at every port while passing.
+/// Kills: a loop that drops arrivals at every port during a bypass.
 #[test]
 fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
@@ -299,13 +300,13 @@ fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_acro
 fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() {
     let grid = Duration::from_micros(100);
     let options = Options { grid, high_rate: 20_000, ..EXACT };
-    // Held until all have arrived, because an arrival may wake the loop as well.
+    // The delay is longer than all arrivals take, because an arrival may also wake the loop.
     let delay = Duration::from_nanos(50_000_007);
     let on_and_off_the_grid = |every: u64, count: u64| {
         let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
         let script = script([arrivals, vec![]]);
         let played = play(Delay::new(delay), script, (), options).unwrap();
-        // The rate is known some 10 ms after the first has left.
+        // The rate is known about 10 ms after the first departure.
         let settled = played.departures[1].iter().filter(|d| d.at > Time::from_millis(61));
         let (on, off): (Vec<&Departure>, Vec<_>) =
             settled.partition(|d| d.at.nanos() % 100_000 == 0);
@@ -315,7 +316,7 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
     assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_091, 0)); // 83,333
 }
 
-/// Kills: a loop that listens all the time; one that never does again.
+/// Kills: a loop that always polls the ports; one that never polls them again.
 #[test]
 fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at_once() {
     let grid = Duration::from_micros(100);
@@ -336,17 +337,18 @@ fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at
     };
     let (turns, longest) = turns_and_longest(300_000);
     assert!(turns >= 2_000 && longest.is_zero(), "{turns} turns, {longest:?}");
-    // Some 10 ms with one turn for each of 83,333 per second, then 14 ms with one every 100 us.
+    // About 10 ms with a turn for each of 83,333 packets per second, then 14 ms with a turn every
+    // 100 us.
     let (turns, longest) = turns_and_longest(12_000);
     assert!(turns < 900 + 200 && longest <= grid && !longest.is_zero(), "{turns}, {longest:?}");
 }
 
 proptest! {
-    /// Recorded packets leave as the contract of a machine says, also when several arrive at once
-    /// and the machine has room for few.
+    /// Recorded packets depart as the contract of a machine requires. This also holds if several
+    /// arrive at once and the machine has room for few.
     ///
-    /// Kills: handing in a whole burst before draining; waking a nanosecond late; forgetting what
-    /// is due when nothing arrives.
+    /// Kills: handing in a whole burst before draining. Waking a nanosecond late. Forgetting due
+    /// packets when nothing arrives.
     #[test]
     fn the_loop_is_the_contract(
         gaps in prop::collection::vec((0_u64..3, 0_u8..2), 1..80),
@@ -367,7 +369,7 @@ proptest! {
     }
 }
 
-/// What leaves `machine` and when, straight from the words of its contract.
+/// The departures of `machine`, by a direct implementation of its contract.
 fn contract(mut machine: Delay, arrivals: &[Vec<(Time, Packet)>; 2]) -> [Vec<(Time, u32)>; 2] {
     let mut departures = [Vec::new(), Vec::new()];
     let mut timeout = None;

@@ -1,4 +1,4 @@
-//! Reaching a loop that runs on the host's clock.
+//! Commands to a loop that runs on the host's clock.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::{Machine, Packet, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{Alarm, Bare, Clock, Driver, Monotonic, Options, Remote, Stopped, inbox};
 
-/// The host's clock, and how often it was waited on.
+/// The host's clock, with a counter of waits.
 struct Counting(Monotonic, u32);
 
 impl Clock for Counting {
@@ -31,7 +31,7 @@ impl Clock for Counting {
     }
 }
 
-/// A loop without ports; its thread says how often it waited.
+/// A loop without ports; its thread returns the number of waits.
 fn start() -> (Remote<Bare>, thread::JoinHandle<u32>) {
     let (remote, inbox) = inbox().unwrap();
     let thread = thread::spawn(move || {
@@ -84,7 +84,7 @@ fn commands_from_several_threads_all_run_in_the_order_of_each() {
     }
 }
 
-/// Kills: a loop that runs all commands that have come before it looks at its ports again.
+/// Kills: a loop that runs all waiting commands before it reads its ports again.
 #[test]
 fn there_is_a_turn_between_two_commands() {
     const COMMANDS: u32 = 50;
@@ -97,7 +97,7 @@ fn there_is_a_turn_between_two_commands() {
     assert!(thread.join().unwrap() > COMMANDS);
 }
 
-/// Works in slices, and counts the processor time of the thread in milliseconds.
+/// A machine that works in slices and counts the thread's processor time in milliseconds.
 struct Works {
     bare: Bare,
     used: Arc<AtomicU64>,
@@ -118,7 +118,7 @@ impl Machine for Works {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        // A turn without a slice, for packets only, takes 100 ms.
+        // A turn without a slice, which handles packets only, takes 100 ms.
         self.used.fetch_add(if self.is_working() { 9 } else { 100 }, Ordering::Relaxed);
         self.slices = self.slices.saturating_sub(1);
         self.is_working().then_some(now)
@@ -129,7 +129,7 @@ impl Machine for Works {
     }
 }
 
-/// The host's clock with the processor time that a machine counts.
+/// The host's clock with the processor time counted by a machine.
 struct Used(Monotonic, Arc<AtomicU64>);
 
 impl Clock for Used {
@@ -151,8 +151,8 @@ impl Clock for Used {
     }
 }
 
-/// Kills: commands, or slices, that are not measured; turns for packets only that are; the last instead of the
-/// longest.
+/// Kills: commands or slices not measured; turns that handle packets only measured; the last time
+/// reported instead of the longest.
 #[test]
 fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     let (remote, inbox) = inbox().unwrap();
@@ -180,7 +180,7 @@ fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     thread.join().unwrap();
 }
 
-/// Holds a packet for ever, and is always due.
+/// Holds a packet for ever and is always due.
 struct Holds(PacketPool);
 
 impl Machine for Holds {
@@ -201,7 +201,8 @@ impl Machine for Holds {
     }
 }
 
-/// Virtual time, which goes on only in waits that sleep until a time; or a clock that stands still.
+/// Virtual time that advances only in waits that sleep until a time. With `stands`, it does not
+/// advance at all.
 struct Virtual {
     now: Time,
     stands: bool,
@@ -223,12 +224,12 @@ impl Clock for Virtual {
         assert!(self.waits < 1_000_000, "it never ends");
         let asleep = alarm.filter(|alarm| !alarm.exact && !self.stands);
         self.now = asleep.map_or(self.now, |alarm| alarm.at.max(self.now));
-        // The loop was told to stop before it began.
+        // The loop was stopped before it began.
         self.waits == 1
     }
 }
 
-/// Kills: an end that polls without sleeping; one that waits for a time without a limit of turns.
+/// Kills: an end that polls without sleeping; one that waits until a time without a limit of turns.
 #[test]
 fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
     for stands in [false, true] {

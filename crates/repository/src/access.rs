@@ -113,7 +113,7 @@ pub(crate) fn tls(access: &Access) -> Result<Arc<ClientConfig>, Fault> {
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
-        // An authority of the host that cannot be parsed is none that a server needs.
+        // A server does not need an authority of the host that cannot be parsed.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
@@ -152,7 +152,7 @@ fn read(file: fs::File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The content of a file of credentials, as far as it can be read.
+/// The readable part of a file of credentials.
 pub(crate) fn content(path: &Path) -> Vec<u8> {
     open(path).ok().and_then(|file| read(file, LONGEST_LIST).ok()).unwrap_or_default()
 }
@@ -164,7 +164,7 @@ pub(crate) fn tls_fault(error: &(dyn Error + 'static), server: &str) -> Option<F
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
             return Some(of_tls(tls, server));
         }
-        // The source of an I/O error is that of the error inside, which is thus looked at first.
+        // The source of an I/O error skips the error inside it, so that one is checked first.
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = match inside {
             Some(inside) => Some(inside),
@@ -197,7 +197,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Fault {
     unusable(format!("{} cannot be read: {error}", path.display()))
 }
 
-/// Mode bits of the group and of others.
+/// Permission bits of the group and of others.
 const OTHERS: u32 = 0o077;
 
 /// Bytes of the longest secret that is read: a key of RSA with 16,384 bits takes 13 kB in PEM.

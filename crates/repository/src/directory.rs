@@ -74,7 +74,7 @@ impl PolicyRepository for Directory {
     }
 }
 
-/// Runs `work`, which waits for the disk, on a thread of its own.
+/// Runs blocking disk `work` on a thread of its own.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
@@ -82,10 +82,10 @@ async fn aside<T: Send + 'static>(
     spawn_blocking(work).await.map_err(stopped)?
 }
 
-/// Interval between two looks at least: a look takes some 10 system calls.
+/// Shortest interval between two looks. A look takes about 10 system calls.
 const SHORTEST_POLL: Duration = Duration::from_millis(50);
 
-/// Changes within this time are looked at once, so that 1,000 markers a second are 50 looks.
+/// Changes within this time share a look, so 1,000 markers a second cause 50 looks.
 const COALESCE: Duration = Duration::from_millis(20);
 
 /// A commit is read at the latest this long after its marker, even if further markers follow.
@@ -97,7 +97,7 @@ const RETRY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)
 /// The task that watches a directory.
 struct Watch {
     directory: Directory,
-    /// What inotify watches: nothing while the directory is missing.
+    /// The watched directory; `None` while the directory is missing.
     events: Option<(PathBuf, AsyncFd<Events>)>,
     /// The state at the last look.
     seen: Option<read::Look>,
@@ -117,7 +117,8 @@ impl Watch {
             let directory = self.directory.clone();
             let answer = aside(move || directory.read()).await;
             let waits = matches!(&answer, Err(fault) if fault.kind == FaultKind::Uncommitted);
-            // After a commit was read, a change without its marker is no fault: the next marker commits it.
+            // After a commit was read, a change without a marker is no fault: the next marker
+            // commits it.
             let pending = waits && matches!(sent, Some(Ok(_))) && self.has_marker();
             if !pending && sent.as_ref() != Some(&answer) {
                 if to.send(answer.clone()).await.is_err() {
@@ -203,7 +204,7 @@ impl Watch {
     }
 }
 
-/// An inotify instance that tokio can wait for.
+/// An inotify instance for use with tokio.
 struct Events(Inotify);
 
 impl AsRawFd for Events {
@@ -212,7 +213,7 @@ impl AsRawFd for Events {
     }
 }
 
-/// The changes in `directory`. `None` if the kernel has no more watches: then the looks find them.
+/// Watches `directory`. `None` if the kernel has no more watches; changes are then found by looks.
 #[expect(
     deprecated,
     reason = "`Events` owns its descriptor and never replaces it, which its successor asks to promise"

@@ -84,8 +84,8 @@ impl Etcd {
         Arc::clone(&self.credentials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the files of credentials again after a fault of this kind, if they have changed. Returns whether they
-    /// have.
+    /// Reads the files of credentials again after a fault of this kind, if they have changed.
+    /// Returns `true` if they have.
     fn renew(&self, kind: FaultKind) -> bool {
         let renewed =
             of_credentials(kind).then(|| self.credentials().renewed(&self.access)).flatten();
@@ -188,7 +188,7 @@ impl PolicyRepository for Etcd {
     }
 }
 
-/// Whether another member may do better.
+/// Returns `true` if another member may not have this fault.
 fn of_member(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Unreachable | FaultKind::Untrusted | FaultKind::Protocol)
 }
@@ -212,7 +212,7 @@ fn seconds_since_1970() -> u64 {
 /// Path of writing a key.
 const PUT: &str = "/v3/kv/put";
 
-/// How often a pull looks whether a push is over.
+/// Number of checks by which a pull waits for the end of a push.
 const PUSH_LOOKS: u32 = 25;
 
 /// Time between two looks. Chosen: 5 s in all, in which 60,000 items were pushed in a debug build.

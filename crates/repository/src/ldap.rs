@@ -13,12 +13,13 @@
 //!    +- cn=gateway-1                 tgNodeReport
 //! ```
 //!
-//! Policies may stand anywhere below the root entry, and be written by other programs: rules of RFC 3703 with
-//! filters of RFC 4104 (`conditions.rs`), and those of the AIX and z/OS policy agents (`zos.rs`).
+//! Policies may be anywhere below the root entry, and other programs may write them. Rules of RFC
+//! 3703 with filters of RFC 4104 are read (`conditions.rs`), and those of the AIX and z/OS policy
+//! agents (`zos.rs`).
 //!
 //! Source: RFC 3703, RFC 4104, RFC 4511, RFC 4533; the directory of `aggregates`, section 6.
-//! Differs: with a marker, the revision is the text of `tgGeneration`, without a digest of the set. Whoever writes the
-//! marker must not use a text twice.
+//! Differs: with a marker, the revision is the text of `tgGeneration`, without a digest of the set.
+//! A program that writes the marker must not use a text twice.
 
 mod attributes;
 mod conditions;

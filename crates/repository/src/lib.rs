@@ -49,11 +49,13 @@ pub type Snapshots = mpsc::Receiver<Result<Snapshot, Fault>>;
 
 /// One source of policies.
 pub trait PolicyRepository: Send + Sync {
-    /// Watches the source, on a task of the caller's runtime that ends when the receiver is dropped.
+    /// Watches the source, on a task of the caller's runtime that ends when the receiver is
+    /// dropped.
     ///
-    /// The first snapshot is the set that is committed now. Every later commit follows, but commits within
-    /// [`QUIET`] of each other are one. A fault is sent once when it begins or changes; the task retries by itself
-    /// and sends the next snapshot, even an unchanged one, as soon as the fault is over.
+    /// The first snapshot is the set that is committed now. Every later commit follows, but commits
+    /// within [`QUIET`] of each other are one. A fault is sent once when it begins or changes. The
+    /// task retries by itself. As soon as the fault is over, it sends the next snapshot, even an
+    /// unchanged one.
     fn watch(self: Arc<Self>) -> Snapshots;
 
     /// Reads the set that is committed now.

@@ -82,7 +82,7 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
 async fn a_random_set_comes_back_the_same() {
     let folder = Folder::new();
     sets_come_back_the_same(&repository(&folder.0), 24).await;
-    // Nothing stays but the files of the last set and the marker.
+    // Only the files of the last set and the marker remain.
     let files = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(files.into_iter().all(|name| !name.to_str().unwrap().starts_with('.')));
 }
@@ -243,7 +243,7 @@ async fn a_directory_may_vanish_and_come_back() {
     assert_eq!(back.unwrap(), first);
 }
 
-/// Each fault with the place and the advice.
+/// Each fault names the place and the remedy.
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_named() {
     type Spoil = fn(&Folder);

@@ -1,24 +1,24 @@
-//! What happens next: at most one time for each part of the network.
+//! The agenda: the time of the next event, at most one for each part of the network.
 
 use tidegate_core::Time;
 use tidegate_core::wheel::{Near, TimerWheel};
 
-/// Which part of the network is to be called when.
+/// Schedules calls of the parts of the network.
 ///
-/// Parts are called in the order of their times, and those of one time in the order in which these
-/// were set.
+/// Parts are called in the order of their times. At equal times, the part that was scheduled first
+/// is called first.
 pub(crate) trait Agenda: Default {
-    /// Part `number` is called at `at`, and not when it was to be called before.
+    /// Schedules part `number` at `at`, in place of its earlier schedule.
     fn set(&mut self, number: u32, at: Time);
 
-    /// Part `number` is not called.
+    /// Removes part `number` from the schedule.
     fn cancel(&mut self, number: u32);
 
-    /// The next part to be called by `end`, and when. Parts whose time comes near are told to `near`, as
-    /// far as that is known.
+    /// Removes and returns the next part due by `end`, with its time. Reports parts that will be
+    /// due soon to `near`, as far as they are known.
     fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)>;
 
-    /// The part that will be called after that, as far as that is known.
+    /// The part that will be called after that, if it is known.
     fn upcoming(&self) -> Option<u32>;
 }
 
@@ -42,13 +42,13 @@ impl Agenda for TimerWheel {
     }
 }
 
-/// The same by another method, to compare with.
+/// A second implementation to compare with, as a binary heap.
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct Heap {
     /// Time, order of setting, part.
     entries: std::collections::BinaryHeap<std::cmp::Reverse<(Time, u64, u32)>>,
-    /// By part, the order of setting of the entry that counts; zero for none.
+    /// By part, the order number of its valid entry; zero for none.
     valid: Vec<u64>,
     set: u64,
     now: Time,

@@ -1,13 +1,15 @@
-//! The queue of an aggregate gateway: files of local connections that share one aggregate connection.
+//! The queue of an aggregate gateway: the data of local connections that share one aggregate
+//! connection.
 //!
-//! The bytes that a local connection brings wait in a queue of their file. The aggregate connection takes one
-//! segment from each waiting file in turn. For files of many segments this is processor sharing. Bytes of one file
-//! stay in order, so the sink can assign each byte of the aggregate connection to its file by counting.
+//! The bytes of a local connection (a *file*) wait in a queue of their own. The aggregate
+//! connection takes one segment from each waiting file in turn. For files of many segments this is
+//! processor sharing. Bytes of one file stay in order, so the sink can assign each byte of the
+//! aggregate connection to its file by counting.
 //!
 //! Source: `itcp`, section 1.
 //!
-//! Differs: the sender of the aggregate connection holds up to [`AHEAD`] segments that are already in turn.
-//! Without them it would seem to have nothing to send between two ACKs.
+//! Differs: the sender of the aggregate connection holds up to [`AHEAD`] segments in advance.
+//! Without them it would count as idle between two ACKs.
 
 pub(crate) mod adjustment;
 
@@ -33,14 +35,14 @@ pub(crate) struct Aggregate {
     /// The flow of the aggregate connection; its connection once it is open.
     pub(crate) flow: u32,
     pub(crate) stream: Option<u32>,
-    /// The receiver it shares with other aggregates: its place among the [`Sinks`].
+    /// Index of its receiver among the [`Sinks`]; several aggregates may share one.
     pub(crate) sink: usize,
     /// The aggregate connection has failed.
     pub(crate) failed: bool,
     /// The weight of the aggregate connection.
     pub(crate) weight: Factor,
     pub(crate) adjuster: Option<Box<Adjustment>>,
-    /// When the queue is sampled for its mean.
+    /// Time of the next sample of the queue for its mean.
     pub(crate) sample_due: Time,
     overflow: Overflow,
     segment: u64,
@@ -48,13 +50,13 @@ pub(crate) struct Aggregate {
     free: Vec<u32>,
     /// Files with waiting bytes, in the order of their turns.
     turns: VecDeque<u32>,
-    /// Files whose local connections hold bytes that the gateway has no room for.
+    /// Files whose local connections hold bytes for which the gateway has no room.
     stopped: VecDeque<u32>,
     /// Files that are parked.
     parked: usize,
     /// Bytes written to the aggregate connection that have not reached the sink, by file.
     passing: VecDeque<(u32, u64)>,
-    /// Bytes of all files that wait for their turn.
+    /// Waiting bytes of all files.
     waiting: u64,
     pub(crate) totals: Totals,
     load: Load,
@@ -86,14 +88,14 @@ struct Load {
     busy: Duration,
 }
 
-/// The ACKs that are kept back under [`Overflow::Withhold`].
+/// The withheld ACKs under [`Overflow::Withhold`].
 #[derive(Default)]
 pub(crate) struct Withheld {
     /// The mean queue is above the threshold.
     pub(crate) is_on: bool,
     /// Mean of the queue in bytes.
     pub(crate) mean: f64,
-    /// Local connections with ACKs that are kept back.
+    /// Local connections with withheld ACKs.
     pub(crate) streams: Vec<u32>,
 }
 
@@ -103,32 +105,34 @@ struct File {
     flow: u32,
     /// Its local connection, while that is open.
     stream: Option<u32>,
-    /// Payload bytes read from it, written to the aggregate connection, and read by the sink.
+    /// Payload bytes read from the local connection, written to the aggregate connection, and read
+    /// by the sink.
     read: u64,
     written: u64,
     arrived: u64,
     /// The transfers its client has begun, in order.
     parts: VecDeque<Part>,
-    /// It has a place in `turns`.
+    /// The file is listed in `turns`.
     in_turn: bool,
     stop: Stop,
 }
 
-/// Whether a local connection holds bytes that the gateway has not read.
+/// The state of a local connection whose bytes the gateway may not have read completely.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stop {
     #[default]
     No,
-    /// Yes, and the file has a place in `stopped`.
+    /// The gateway has not read all bytes; the file is listed in `stopped`.
     Queued,
-    /// Yes, and its own buffer is full. The file returns to `stopped` when its turn makes room.
+    /// The gateway has not read all bytes, and the file's own buffer is full. The file returns to
+    /// `stopped` when one of its segments is written.
     Parked,
 }
 
 /// A transfer of a local connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
-    /// It ends at this place of the connection's stream.
+    /// Offset in the connection's stream at which the transfer ends.
     pub(crate) at: u64,
     pub(crate) began: Time,
     pub(crate) bytes: u64,
@@ -198,7 +202,8 @@ impl Aggregate {
         self.release_if_done(file);
     }
 
-    /// The local connection of `file` has failed. Returns whether a transfer cannot complete any more.
+    /// The local connection of `file` has failed. Returns `true` if a transfer can no longer
+    /// complete.
     pub(crate) fn fail(&mut self, file: u32) -> bool {
         let it = &mut self.files[index(file)];
         let before = it.parts.len();
@@ -224,12 +229,12 @@ impl Aggregate {
         self.waiting + self.totals.written - self.totals.sent
     }
 
-    /// Whether the gateway keeps a local connection from sending.
+    /// Returns `true` if the gateway keeps a local connection from sending.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.stopped.is_empty() || self.parked > 0 || self.withheld.is_on
     }
 
-    /// Bytes that the gateway has room for, in all and of `file`.
+    /// Free room in bytes: in the whole queue, and for `file`.
     fn room(&self, file: u32) -> [u64; 2] {
         match self.overflow {
             Overflow::Grow | Overflow::Withhold { .. } => [u64::MAX; 2],
@@ -241,8 +246,9 @@ impl Aggregate {
         }
     }
 
-    /// The local connection of `file` holds `readable` bytes. Returns how many the gateway reads now: all that it
-    /// has room for, unless other files were stopped before. A file with more becomes stopped.
+    /// The local connection of `file` holds `readable` bytes. Returns the number of bytes that the
+    /// gateway reads now: as many as fit, but none while other files are stopped. A file with
+    /// remaining bytes becomes stopped.
     pub(crate) fn admit(&mut self, file: u32, readable: u64) -> u64 {
         let waits = !self.stopped.is_empty();
         let [all, own] = self.room(file);
@@ -262,8 +268,8 @@ impl Aggregate {
         }
     }
 
-    /// The next stopped file that may be read, its local connection, and how many bytes of a segment it may
-    /// bring. It leaves the list of stopped files.
+    /// Takes the next stopped file that may be read off its list. Returns the file, its local
+    /// connection, and the number of bytes, at most a segment, that fit.
     pub(crate) fn resume(&mut self) -> Option<(u32, u32, u64)> {
         while let Some(file) = self.stopped.front().copied() {
             let [all, own] = self.room(file);
@@ -286,7 +292,7 @@ impl Aggregate {
         None
     }
 
-    /// `bytes` of a resumed file were read; its local connection still holds `left`.
+    /// `bytes` of a resumed file were read; its local connection still holds `left` bytes.
     pub(crate) fn resumed(&mut self, file: u32, bytes: u64, left: u64) {
         if left > 0 {
             self.stop(file);
@@ -307,12 +313,13 @@ impl Aggregate {
         }
     }
 
-    /// Whether the sender should hold more.
+    /// Returns `true` if the sender should hold more segments.
     pub(crate) fn lacks(&self) -> bool {
         self.totals.written - self.totals.sent < AHEAD * self.segment
     }
 
-    /// Takes at most a segment from the file whose turn it is, to be written to the aggregate connection.
+    /// Takes at most one segment from the next file of the round, to be written to the aggregate
+    /// connection.
     pub(crate) fn next(&mut self) -> Option<u64> {
         let file = self.turns.pop_front()?;
         let it = &mut self.files[index(file)];
@@ -371,12 +378,13 @@ impl Aggregate {
         }
     }
 
-    /// Files in the gateway: their local connection is open, or not all of their bytes have arrived.
+    /// Number of files in the gateway. A file is removed when its local connection is closed and
+    /// all its bytes have arrived.
     pub(crate) fn files(&self) -> usize {
         self.files.len() - self.free.len()
     }
 
-    /// Local connections the gateway carries: they are open, or their bytes still wait here.
+    /// Number of local connections that are open, or whose bytes still wait here.
     pub(crate) fn connections(&self) -> usize {
         let is_one = |file: &&File| file.stream.is_some() || file.waiting() > 0;
         self.files.iter().filter(is_one).count()
@@ -387,11 +395,11 @@ impl Aggregate {
         self.files[index(file)].read
     }
 
-    /// Checks that no byte is lost or invented, in all and in each file.
+    /// Checks the byte counts of the queue and of each file.
     ///
     /// # Panics
     ///
-    /// Panics if one is.
+    /// Panics if bytes are lost or invented.
     pub(crate) fn check(&self) {
         let Totals { arrived, written, sent, delivered, .. } = self.totals;
         let passing = |file: Option<u32>| -> u64 {
@@ -414,11 +422,11 @@ impl Aggregate {
     }
 }
 
-/// The flow of a place for a file that is free.
+/// The `flow` of an unused entry.
 const NOBODY: u32 = u32::MAX;
 
 impl File {
-    /// Bytes that were read, and that the aggregate connection has not taken.
+    /// Bytes that were read, but not yet written to the aggregate connection.
     fn waiting(&self) -> u64 {
         self.read - self.written
     }
@@ -428,7 +436,7 @@ impl File {
 #[derive(Default)]
 pub(crate) struct Sinks(Vec<Sink>);
 
-/// A receiver, and the time in which all its gateways are busy.
+/// A receiver, and the time during which all its gateways are busy.
 struct Sink {
     node: u32,
     gateways: u32,
@@ -438,7 +446,7 @@ struct Sink {
 }
 
 impl Sinks {
-    /// One more gateway sends to `node`. Returns the place of that sink.
+    /// Registers another gateway that sends to `node`. Returns the index of the sink.
     pub(crate) fn add(&mut self, node: u32) -> usize {
         let place = self.0.iter().position(|sink| sink.node == node).unwrap_or_else(|| {
             let (since, together) = (Time::ZERO, Duration::ZERO);
@@ -449,7 +457,7 @@ impl Sinks {
         place
     }
 
-    /// Time in which all gateways of this sink were busy.
+    /// Time during which all gateways of this sink were busy.
     pub(crate) fn together(&self, sink: usize, now: Time) -> Duration {
         let it = &self.0[sink];
         it.together + if it.all_busy() { now.since(it.since) } else { Duration::ZERO }
@@ -461,7 +469,7 @@ impl Sink {
         self.busy == self.gateways
     }
 
-    /// A gateway becomes busy, or idle.
+    /// Records that a gateway becomes busy, or idle.
     fn change(&mut self, now: Time, is_busy: bool) {
         if self.all_busy() {
             self.together += now.since(self.since);
@@ -472,12 +480,12 @@ impl Sink {
 }
 
 impl Aggregate {
-    /// Whether the queue is sampled for its mean.
+    /// Returns `true` if the queue is sampled for its mean.
     pub(crate) const fn samples(&self) -> bool {
         matches!(self.overflow, Overflow::Withhold { .. })
     }
 
-    /// Brings the times up to `now`, after the queue has changed.
+    /// Updates the busy times to `now`, after the queue has changed.
     pub(crate) fn note(&mut self, now: Time, sinks: &mut Sinks) {
         let is_busy = self.queue() > 0 || self.is_blocked();
         if is_busy == self.load.is_busy {
@@ -494,7 +502,7 @@ impl Aggregate {
         self.load.busy + current
     }
 
-    /// The aggregate connection has sent all below `reached` at least once.
+    /// The aggregate connection has sent all bytes below `reached` at least once.
     pub(crate) fn count_sent(&mut self, reached: u64, sinks: &Sinks) {
         let new = reached.saturating_sub(self.totals.sent);
         self.totals.sent += new;
@@ -506,10 +514,11 @@ impl Aggregate {
         }
     }
 
-    /// Samples the queue for its mean. Returns the local connections whose ACKs may go on, once the mean has come
-    /// down to the threshold.
+    /// Samples the queue for its mean. Once the mean has fallen to the threshold, returns the local
+    /// connections whose ACKs may be sent again.
     ///
-    /// Source: `itcp`, section 4 (overflow). Differs: the paper names no mean; ours is exponential.
+    /// Source: `itcp`, section 4 (overflow). Differs: the paper does not define the mean; here it
+    /// is an exponential average.
     pub(crate) fn average(&mut self) -> Vec<u32> {
         let Overflow::Withhold { queue: Bytes(threshold) } = self.overflow else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Captures: the packets that arrive over a link, as bytes that any analyser reads.
+//! Packet captures: writes the packets that arrive over a link as a pcap file.
 
 use std::io::{self, Write};
 use std::mem;
@@ -10,14 +10,14 @@ use tidegate_wire::pcap;
 
 use crate::segment::put_options;
 
-/// Where a capture is written to.
+/// The destination of a capture.
 pub(crate) type Output = Box<dyn Write + Send>;
 
-/// A capture being written; the first error ends it.
+/// A capture in progress; the first error ends it.
 pub(crate) struct Capture {
     writer: Option<pcap::Writer<Output>>,
     error: Option<io::Error>,
-    /// The options of the last segment, and the bytes of the last frame: their memory is used again.
+    /// The options of the last segment, and the bytes of the last frame. Both buffers are reused.
     options: Vec<u8>,
     bytes: Vec<u8>,
 }
@@ -32,7 +32,7 @@ impl Capture {
         Self { writer, error, options: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Adds a packet that was seen at `now`.
+    /// Adds a packet seen at `now`.
     pub(crate) fn write(&mut self, now: Time, packet: &Packet, sack: &SackBlocks) {
         let Some(writer) = &mut self.writer else { return };
         let (mut frame, zeros) = describe(packet);
@@ -59,8 +59,8 @@ impl Capture {
     }
 }
 
-/// The Ethernet frame of a packet without options and payload, and how many zeros that is. Its hardware
-/// addresses end with the last four bytes of the network addresses.
+/// The Ethernet frame of a packet without options and payload, and the number of payload bytes,
+/// which are zeros. Its MAC addresses end with the last four bytes of the IP addresses.
 fn describe(packet: &Packet) -> (Frame, usize) {
     let (src, dst) = (packet.key.src, packet.key.dst);
     let (transport, payload) = match packet.tcp {

@@ -1,7 +1,7 @@
-//! Chance: streams of random numbers by name, and lengths and times drawn from distributions.
+//! Randomness: named streams of random numbers, and lengths and times drawn from distributions.
 //!
-//! The logarithm and the power come from `libm`, which is written in Rust and uses no instruction of
-//! a particular machine, so that a seed gives the same run everywhere.
+//! Logarithm and power come from `libm`. It is written in Rust and uses no machine-specific
+//! instructions, so a seed gives the same run on every machine.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tidegate_core::{Bytes, Rate};
 
 use crate::scenario::Distribution;
 
-/// The number of the stream of what is called `name`, of this kind and number; what there is beside
-/// it changes nothing.
+/// The number of the random stream for the object of this kind, name and number. Other objects do
+/// not affect it.
 ///
 /// Source: draft-eastlake-fnv, section 2 (FNV-1a, 64 bits).
 pub(crate) fn stream(kind: &str, name: &str, number: u64) -> u64 {
@@ -20,12 +20,12 @@ pub(crate) fn stream(kind: &str, name: &str, number: u64) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, hash)
 }
 
-/// What can be drawn.
+/// A quantity that can be drawn.
 pub trait Quantity: Copy {
-    /// As a whole number of its smallest unit.
+    /// The value as an integer, in the smallest unit.
     fn whole(self) -> u64;
 
-    /// The reverse.
+    /// The inverse of [`whole`](Self::whole).
     fn of(whole: u64) -> Self;
 }
 
@@ -35,7 +35,7 @@ impl Quantity for Bytes {
     }
 
     fn of(whole: u64) -> Self {
-        Self(whole.max(1)) // nobody sends nothing
+        Self(whole.max(1)) // A transfer has at least one byte.
     }
 }
 
@@ -50,7 +50,7 @@ impl Quantity for Duration {
 }
 
 impl<T: Quantity> Distribution<T> {
-    /// The next length or time.
+    /// Draws the next length or time.
     pub(crate) fn draw(&self, random: &mut Random) -> T {
         T::of(match *self {
             Self::Constant(x) => x.whole(),
@@ -93,7 +93,8 @@ fn unit(random: &mut Random) -> f64 {
 
 const ONE: u64 = 1 << 53;
 
-/// When number `n` of packets of `len` bytes is sent at `rate`, which is not zero, after the first.
+/// Time between the first packet and packet `n`, for packets of `len` bytes at `rate`, which is not
+/// zero.
 pub(crate) fn spaced(n: u64, len: u32, rate: Rate) -> Duration {
     let bit_nanos = u128::from(n) * u128::from(len) * 8_000_000_000;
     Duration::from_nanos_u128(bit_nanos.div_ceil(u128::from(rate.bps())))
@@ -104,7 +105,7 @@ pub(crate) const fn real(whole: u64) -> f64 {
     whole as f64
 }
 
-/// The nearest whole number; beyond 64 bits the last.
+/// The nearest integer; larger values saturate at 64 bits.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -124,8 +125,8 @@ mod tests {
         (0..n).map(|_| distribution.draw(&mut random).0).collect()
     }
 
-    /// Kills: the mean as the scale of Pareto or Weibull; the rate instead of the mean of the exponential; a
-    /// lognormal whose logarithm has the logarithm of the mean as its mean.
+    /// Kills: the mean used as the scale of Pareto or Weibull. The rate used as the mean of the
+    /// exponential. A lognormal whose logarithm has the mean `ln(mean)`.
     #[test]
     fn means_are_those_asked_for() {
         let n = 40_000;
@@ -151,10 +152,12 @@ mod tests {
         assert!((1_370..=1_650).contains(&pareto), "{pareto}"); // 40,000 * (1/9)^1.5 = 1,481
     }
 
-    /// Standard deviations: lognormal as it is given; Weibull of shape 0.7 has 1.4624 times its mean, by
-    /// its gamma functions; Pareto of shape 3 has `mean / sqrt(3)`, and of shape 5 `mean / sqrt(15)`.
+    /// Standard deviations: as given for the lognormal; 1.4624 times the mean for Weibull of shape
+    /// 0.7, by its gamma functions. `mean / sqrt(3)` for Pareto of shape 3, and `mean / sqrt(15)`
+    /// for shape 5.
     ///
-    /// Kills: the deviation as the parameter of the logarithm; a Box-Muller without its factor 2; a shape inverted.
+    /// Kills: the deviation used as the parameter of the logarithm; Box-Muller without its factor
+    /// 2; an inverted shape.
     #[test]
     fn deviations_are_those_asked_for() {
         let cases = [
@@ -172,9 +175,9 @@ mod tests {
         }
     }
 
-    /// The median says what the tail of infinite variance does not: `least * 2^(1/shape)`.
+    /// The median also tests tails of infinite variance: it is `least * 2^(1/shape)`.
     ///
-    /// Kills: a shape near 1 that is taken for another.
+    /// Kills: a wrong shape near 1.
     #[test]
     fn medians_of_pareto_are_right_for_any_shape() {
         for shape in [1.05, 1.2, 1.7, 2.2, 2.5, 8.0] {
@@ -185,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Every recorded run depends on these: they may not change unnoticed.
+    /// Every recorded run depends on these numbers, so they must not change unnoticed.
     #[test]
     fn the_sequence_is_this_one() {
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The driver in virtual time: what is due is called, and time is what that was due at.
+//! The driver in virtual time: calls the part of the network that is due next, and advances the
+//! time to it.
 
 mod aggregate;
 pub(crate) mod apps;
@@ -24,80 +25,80 @@ use crate::scenario::{Probe, Run, Scenario};
 use crate::series::Series;
 use crate::stream::{EndId, SenderCounts, Streams, Transfers};
 
-/// A scenario at work.
+/// A running scenario.
 pub(crate) struct Engine<'a, A> {
     pub(crate) run: Run,
     now: Time,
     end: Time,
     agenda: A,
-    /// The first parts of the agenda after those of links: stations, ticks, flows.
+    /// The numbers of the agenda's parts that are not links.
     parts: Parts,
     pub(crate) network: Network,
     changes: Changes,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// What there is of settings for end points.
+    /// All different settings of end points.
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
-    /// Transfers of relays whose connections carry several.
+    /// Transfers of relays with several transfers on one connection.
     parts_of: chain::Parts,
     /// Aggregate gateways, and the receivers of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
-    /// Packets that have just arrived at a host.
+    /// Packets that have arrived at a host and await processing.
     arrived: Vec<PacketId>,
     pub(crate) series: Series,
     pub(crate) counts: Totals,
 }
 
-/// Where the parts of the agenda begin that are not links.
+/// The first number of each kind of part. Links have the numbers below them.
 #[derive(Clone, Copy)]
 struct Parts {
     stations: u32,
     /// The end of the warm-up.
     warm: u32,
-    /// The next step of the series.
+    /// The next sample of the series.
     step: u32,
     /// The next change of a link.
     change: u32,
     flows: u32,
     /// Aggregate gateways.
     gateways: u32,
-    /// Ends of connections, of which there may come to be more.
+    /// Ends of connections. Their number can grow.
     ends: u32,
 }
 
-/// What is counted of a run as a whole.
+/// Counters of the whole run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Calls of the agenda.
+    /// Number of calls by the agenda.
     pub(crate) events: u64,
-    /// Packets that hosts sent.
+    /// Packets sent by hosts.
     pub(crate) created: u64,
-    /// Packets that reached the host they were for.
+    /// Packets that reached their host.
     pub(crate) ended: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
-    /// Time that has passed in the network.
+    /// Virtual time that has passed.
     pub now: Duration,
-    /// Time that will have passed at the end.
+    /// Virtual time at the end of the run.
     pub end: Duration,
-    /// How often some part of the network was called.
+    /// Number of events so far.
     pub events: u64,
-    /// Packets in the network now.
+    /// Packets in the network at this time.
     pub packets: u64,
 }
 
-/// Events between two looks at whether to go on: some milliseconds.
+/// Events between two calls of the progress function: some milliseconds.
 const LOOK_EVERY: u64 = 1 << 15;
 
 impl<'a, A: Agenda> Engine<'a, A> {
-    /// A scenario that has passed its check, before anything happens.
+    /// Prepares a scenario that has passed its check.
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut network = Network::new(scenario);
         let Flows { groups, flows, hosts, configs, aggregates, sinks } =
@@ -146,7 +147,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         this
     }
 
-    /// Runs to the end, unless `look` breaks it off; then says so.
+    /// Runs to the end. Returns a break if `look` interrupts the run.
     pub(crate) fn play(
         &mut self,
         mut look: impl FnMut(Progress) -> ControlFlow<()>,
@@ -163,7 +164,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
         look(self.progress())
     }
 
-    /// The next part to be called, and when. Of a large network, what is called soon is fetched meanwhile.
+    /// The next part that is due, with its time. In a large network, this also prefetches parts
+    /// that are due soon.
     #[inline]
     fn next(&mut self) -> Option<(Time, u32)> {
         let network = &self.network;
@@ -184,7 +186,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         Progress { now, end, events: self.counts.events, packets: self.network.held() }
     }
 
-    /// Lets a part of the network do what is due.
+    /// Calls a part of the network that is due.
     fn call(&mut self, part: u32) {
         let Parts { stations, warm, step, change, flows, gateways, ends } = self.parts;
         if part < stations {
@@ -208,7 +210,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
     }
 
-    /// Figures are taken from here on.
+    /// Ends the warm-up: results count from here on.
     fn warm(&mut self) {
         for (number, senders) in self.senders().into_iter().enumerate() {
             self.flows[number].restart(senders);
@@ -217,7 +219,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         self.network.warm(self.now);
     }
 
-    /// By flow, what its senders counted.
+    /// Counters of the senders, by flow.
     pub(crate) fn senders(&self) -> Vec<SenderCounts> {
         let past = |flow: &Flow| flow.past.as_deref().copied().unwrap_or_default();
         let mut all: Vec<_> = self.flows.iter().map(past).collect();
@@ -227,14 +229,14 @@ impl<'a, A: Agenda> Engine<'a, A> {
         all
     }
 
-    /// Asks to be called at the next change of a link.
+    /// Schedules the next change of a link.
     fn await_change(&mut self) {
         if let Some(at) = self.changes.next_at() {
             self.agenda.set(self.parts.change, at);
         }
     }
 
-    /// Takes a sample of everything that is watched.
+    /// Takes a sample of all series.
     fn step(&mut self) {
         let mut series = std::mem::take(&mut self.series);
         series.sample(self.now, self);
@@ -244,7 +246,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
     }
 
-    /// Watches the links and gateways that probes ask for.
+    /// Starts the recording of links and gateways for the probes.
     fn watch(&mut self, scenario: &Scenario) {
         let ways = scenario.links.iter().flat_map(|link| link.ways());
         for ((way, _), lane) in ways.zip(&mut self.network.lanes) {
@@ -265,18 +267,18 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
     }
 
-    /// Brings means up to the end.
+    /// Extends time averages to the end of the run.
     pub(crate) fn settle(&mut self) {
         let now = self.now;
         self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
     }
 
-    /// What is left at the end once nobody asks flows and connections any more.
+    /// The network and the totals, after results of flows and connections are complete.
     pub(crate) fn dismantle(self) -> (Network, Totals) {
         (self.network.without_packets(), self.counts)
     }
 
-    /// Lets a flow do what is due.
+    /// Calls a flow that is due.
     fn flow(&mut self, number: u32) {
         let flow = &mut self.flows[index(number)];
         let traffic = &self.groups[index(flow.group)].traffic;
@@ -329,7 +331,7 @@ mod tests {
         Results::new(scenario, engine)
     }
 
-    /// Many things at the same time, so that the order of what is simultaneous shows.
+    /// A scenario with many simultaneous events, so that a wrong order shows.
     fn busy() -> Scenario {
         let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
         let mut scenario = dumbbell(10, kind);
@@ -337,7 +339,7 @@ mod tests {
         scenario
     }
 
-    /// Kills: calling the last that was set for a time first, in the wheel.
+    /// Kills: a wheel that calls the part that was scheduled last for a time first.
     #[test]
     fn another_agenda_that_keeps_the_order_gives_the_same_run() {
         let scenario = busy();

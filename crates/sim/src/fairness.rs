@@ -1,8 +1,8 @@
-//! How evenly something was shared.
+//! Measures of fairness.
 
-/// Jain's index of what each got: 1 if all got the same, 1/n if one of n got everything.
+/// Jain's index of the amounts `got`: 1 if all are equal, 1/n if one of n has everything.
 ///
-/// Not a number if there is nobody, or nobody got anything.
+/// NaN if the list is empty or all amounts are zero.
 ///
 /// Source: `aggregates`, section 3.
 #[must_use]
@@ -12,9 +12,9 @@ pub fn jain(got: &[f64]) -> f64 {
     sum * sum / (crate::draw::real(count(got)) * squares)
 }
 
-/// The index for max-min fair shares: 1 if what each got is the same part of its fair share.
+/// The index for max-min fair shares: 1 if each amount is the same fraction of its fair share.
 ///
-/// Who has no fair share is not asked.
+/// Entries without a fair share are left out.
 ///
 /// Source: `aggregates`, section 3 (the modified index).
 #[must_use]
@@ -28,10 +28,11 @@ pub fn max_min(got: &[f64], fair: &[f64]) -> f64 {
     jain(&parts)
 }
 
-/// The max-min fair shares of `total` among those who ask for `demands` (infinite for as much as
-/// there is): nobody gets more than it asks for, and who gets less gets as much as anybody.
+/// The max-min fair shares of `total` for these `demands`, which may be infinite. No share exceeds
+/// its demand, and a share below its demand is the largest of all.
 ///
-/// Source: `aggregates`, section 3: `s_i = min(S, demand_i)`, where the level `S` uses up the total.
+/// Source: `aggregates`, section 3: `s_i = min(S, demand_i)`, where the level `S` uses up the
+/// total.
 #[must_use]
 pub fn fair_shares(total: f64, demands: &[f64]) -> Vec<f64> {
     let mut order: Vec<f64> = demands.to_vec();
@@ -64,7 +65,7 @@ mod tests {
         assert!(jain(&[]).is_nan() && jain(&[0.0]).is_nan());
     }
 
-    /// Kills: filling up the smallest last.
+    /// Kills: filling the smallest demands last.
     #[test]
     fn water_fills_the_small_demands_first() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);

@@ -20,25 +20,25 @@ use crate::scenario::{Host, Kind, Node, NodeKind, Scenario, Start, Traffic};
 use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
-/// One flow: from whom to whom, what it sends next, and what arrived.
+/// One flow: its end points, the state of its source, and counters of arrivals.
 pub(crate) struct Flow {
     pub(crate) group: u32,
-    /// Nodes of the hosts: who sends the data, who receives it.
+    /// Nodes of the hosts: the sender of the data, then its receiver.
     pub(crate) hosts: [u32; 2],
-    /// The ways their packets begin with.
+    /// The first way of packets in each direction.
     pub(crate) first: [u32; 2],
-    /// When it begins.
+    /// Start time.
     pub(crate) start: Time,
     pub(crate) random: Random,
-    /// What it sends, of UDP.
+    /// The UDP source.
     pub(crate) datagrams: Option<Box<Datagrams>>,
-    /// The application above it, of TCP, and the settings of either side.
+    /// The TCP application, and the settings of either side.
     pub(crate) app: App,
     pub(crate) configs: [u32; 2],
     pub(crate) counts: Counts,
-    /// What its senders counted on connections that are no more.
+    /// Counters of its senders on closed connections.
     pub(crate) past: Option<Box<SenderCounts>>,
-    /// What was counted when figures began to be taken.
+    /// Counters at the end of the warm-up.
     before: Option<Box<Before>>,
 }
 
@@ -48,21 +48,21 @@ pub(crate) struct Datagrams {
     pub(crate) key: FlowKey,
 }
 
-/// What was counted of a flow, and by its senders, when figures began to be taken.
+/// Counters of a flow and of its senders at the end of the warm-up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Before {
     pub(crate) counts: Counts,
     pub(crate) senders: SenderCounts,
 }
 
-/// What is counted of a flow.
+/// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Counts {
-    /// Packets with data its sender sent.
+    /// Data packets sent.
     pub(crate) sent: Count,
-    /// Of these, those that arrived.
+    /// Data packets that arrived.
     pub(crate) received: Count,
-    /// Bytes of payload, each counted once, in order where that matters.
+    /// Payload bytes that the application received, each counted once. TCP counts bytes in order.
     pub(crate) goodput: u64,
 }
 
@@ -75,30 +75,31 @@ pub(crate) struct Group<'a> {
     pub(crate) received: u64,
     /// Bytes of payload handed to its applications, each byte once.
     pub(crate) goodput: u64,
-    /// How long packets with data took from host to host.
+    /// One-way delay of data packets, from host to host.
     pub(crate) delay: Histogram,
-    /// Transfers whose connection ended before all was there.
+    /// Transfers whose connection ended before they were complete.
     pub(crate) failed: u64,
-    /// The group whose flows its flows hand on, and the one whose flows hand on its own.
+    /// The group that forwards this group's flows, and the group whose flows this one forwards.
     pub(crate) relay: [Option<u32>; 2],
-    /// How relays hand on the traffic that it is a part of.
+    /// The kind of chain that this group belongs to.
     pub(crate) chain: Chain,
-    /// The aggregate gateway at which its local connections end, and the one whose aggregate connection it is.
+    /// The aggregate gateway at which its local connections end, and the aggregate gateway to which
+    /// its aggregate connection belongs.
     pub(crate) carrier: Option<u32>,
     pub(crate) gateway: Option<u32>,
-    /// Its congestion controls want to know the mean round-trip time of all.
+    /// Its congestion controls need the mean round-trip time of the whole group.
     pub(crate) shares_rtt: bool,
     /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
     rtt_sum: u64,
     rtt_count: u64,
 }
 
-/// All flows of a scenario, and what they use.
+/// All flows of a scenario, with their settings and gateways.
 pub(crate) struct Flows<'a> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// What there is of settings for end points.
+    /// All different settings of end points.
     pub(crate) configs: Vec<Arc<Config>>,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -123,20 +124,21 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The places of its flows.
+    /// The indices of its flows.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         index(self.flows.start)..index(self.flows.end)
     }
 
-    /// The mean round-trip time of its connections, and how many have measured one; only where
-    /// their congestion controls want to know.
+    /// The mean round-trip time of its connections, and the number of those with a measured one.
+    /// `None` unless its congestion controls need it.
     #[inline]
     pub(crate) fn aggregate(&self) -> Option<(Duration, u32)> {
         let mean = self.rtt_sum.checked_div(self.rtt_count)?;
         Some((Duration::from_nanos(mean), u32::try_from(self.rtt_count).unwrap_or(u32::MAX)))
     }
 
-    /// A connection has measured `rtt`, and `known` before; zero is not to have measured any.
+    /// A connection has measured `rtt`; `known` is its last contribution to the sum. Zero means no
+    /// measurement.
     pub(crate) fn learn_rtt(&mut self, known: &mut u64, rtt: Duration) {
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(0);
         self.rtt_sum = self.rtt_sum + rtt - *known;
@@ -144,20 +146,20 @@ impl<'a> Group<'a> {
         *known = rtt;
     }
 
-    /// A connection that has measured `known` is no more.
+    /// A connection whose contribution is `known` has ended.
     pub(crate) fn forget_rtt(&mut self, mut known: u64) {
         self.learn_rtt(&mut known, Duration::ZERO);
     }
 }
 
-/// Who there is at which address, and which ports are taken.
+/// Addresses of hosts, and their ports in use.
 pub(crate) struct Hosts<'a> {
     nodes: &'a [Node],
-    /// By node, the next port a flow may begin at.
+    /// By node, the next free port.
     ports: Vec<u16>,
 }
 
-/// The first port that hosts choose themselves.
+/// The first ephemeral port.
 ///
 /// Source: Linux, `ip_local_port_range`.
 const FIRST_PORT: u16 = 32_768;
@@ -184,7 +186,7 @@ impl<'a> Flows<'a> {
                     let stream = stream("flow", &traffic.name, place);
                     let mut random = Random::new(scenario.run.seed, stream);
                     let start = start(traffic.start, &mut random);
-                    // Of TCP each connection has a key of its own.
+                    // For TCP, each connection has a key of its own.
                     let datagrams = (!traffic.kind.is_tcp()).then(|| {
                         let key = hosts.key(ends, 0, traffic);
                         Box::new(Datagrams { emitter: Emitter::new(start), key })
@@ -216,7 +218,7 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// Lets groups know which of them hand on what others bring.
+/// Links the groups of relays with the groups that they forward.
 fn relays(groups: &mut [Group<'_>]) {
     for relay in 0..groups.len() {
         let Kind::Relay { of, .. } = &groups[relay].traffic.kind else { continue };
@@ -231,7 +233,7 @@ fn relays(groups: &mut [Group<'_>]) {
     }
 }
 
-/// How relays hand on some traffic.
+/// The kinds of chains in which relays forward traffic.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Chain {
     /// One connection for one transfer.
@@ -240,7 +242,7 @@ pub(crate) enum Chain {
     Parts,
     /// A connection for each transfer.
     Each,
-    /// The same, opened from its receiver.
+    /// A connection for each transfer, opened by its receiver.
     Asks,
 }
 
@@ -255,13 +257,13 @@ impl Chain {
     }
 }
 
-/// The congestion controls that want to know the mean round-trip time of their group.
+/// The congestion controls that need the mean round-trip time of their group.
 const BY_MEAN: [&str; 2] = ["aggregate-fair", "increase-by-k"];
 
-/// Settings of end points, each once: those of the run, of hosts, and of groups.
+/// The different settings of end points: those of the run, of hosts, and of groups.
 struct Configs {
     all: Vec<Arc<Config>>,
-    /// By node.
+    /// The settings of each node.
     of_host: Vec<u32>,
 }
 
@@ -309,12 +311,12 @@ impl Flow {
         }
     }
 
-    /// What was counted when figures began to be taken.
+    /// The counters at the end of the warm-up.
     pub(crate) fn before(&self) -> Before {
         self.before.as_deref().copied().unwrap_or_default()
     }
 
-    /// Figures are taken from now on, when its senders have counted this.
+    /// Ends the warm-up; `senders` are the counters of its senders.
     pub(crate) fn restart(&mut self, senders: SenderCounts) {
         let before = Before { counts: self.counts, senders };
         self.before = (before != Before::default()).then(|| Box::new(before));
@@ -337,7 +339,7 @@ impl<'a> Hosts<'a> {
         Self { nodes: &scenario.nodes, ports: vec![FIRST_PORT; scenario.nodes.len()] }
     }
 
-    /// An IPv4 and an IPv6 address of a host, where it has them.
+    /// An IPv4 and an IPv6 address of a host, if it has them.
     fn addresses(&self, node: u32) -> [Option<Endpoint>; 2] {
         let NodeKind::Host(host) = &self.nodes[index(node)].kind else { return [None; 2] };
         let addresses = host.addresses(index(node));
@@ -349,8 +351,8 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// The key of what the side `opener` opens between `ends`, from side 0 to side 1: of IPv4 if both
-    /// have it.
+    /// The key, from side 0 to side 1, of a connection that the side `opener` opens between `ends`.
+    /// It uses IPv4 if both ends have it.
     pub(crate) fn key(&mut self, ends: [u32; 2], opener: usize, traffic: &Traffic) -> FlowKey {
         let [from, to] = ends.map(|node| self.addresses(node));
         let pairs = from.into_iter().zip(to).filter_map(|(from, to)| Some((from?, to?)));
@@ -369,12 +371,14 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// The checksum of the datagram of this number: contents differ, so it differs from those of others near.
+/// A checksum for datagram `number`. It differs between consecutive datagrams, as for different
+/// contents.
 pub(crate) fn checksum(number: u64) -> u16 {
     u16::try_from(number % u64::from(u16::MAX)).unwrap_or(0) + 1
 }
 
-/// A packet of UDP of `len` bytes with all headers, the first of which has `link_header`.
+/// A UDP packet of `len` bytes including all headers. Its link-layer header has `link_header`
+/// bytes.
 pub(crate) fn datagram(key: FlowKey, len: u32, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);

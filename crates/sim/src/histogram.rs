@@ -1,12 +1,12 @@
-//! Times in bounded memory: counts in bins whose width grows with the time.
+//! A histogram of times in bounded memory: the width of its bins grows with the time.
 
 use std::time::Duration;
 
-/// How often each time was seen, to within 1/32 of it: the bins are those of a floating-point number
-/// with five bits of mantissa.
+/// Counts times with a relative error of 1/32. The bins are those of a floating-point number with
+/// five bits of mantissa.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
-    /// As far as any was counted.
+    /// Counts, up to the highest bin in use.
     bins: Vec<u64>,
     count: u64,
     /// In nanoseconds.
@@ -32,26 +32,27 @@ impl Histogram {
         self.most = self.most.max(nanos);
     }
 
-    /// How many were counted.
+    /// Number of counted times.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean, exactly; `None` if there are none.
+    /// The exact mean; `None` without counted times.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let count = u128::from(self.count);
         (count > 0).then(|| Duration::from_nanos_u128(self.sum / count))
     }
 
-    /// The longest, exactly.
+    /// The exact maximum.
     #[must_use]
     pub const fn most(&self) -> Duration {
         Duration::from_nanos(self.most)
     }
 
-    /// The time that `percent` of them do not exceed, at most 1/32 too long; `None` if there are none.
+    /// The time that `percent` of the counted times do not exceed, at most 1/32 too long. `None`
+    /// without counted times.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         if self.count == 0 {
@@ -68,14 +69,14 @@ impl Histogram {
     }
 }
 
-/// The bin of a time: its magnitude, and the five bits after the first.
+/// The bin of a time: its magnitude, and the five bits after the leading one.
 #[expect(clippy::as_conversions, reason = "at most 60 * 32")]
 const fn bin(nanos: u64) -> usize {
     if nanos >> BITS == 0 {
         return nanos as usize;
     }
     let shift = nanos.ilog2() - BITS;
-    // The first bit, which is always set, counts as one more magnitude.
+    // The leading bit, which is always set, counts as one more magnitude.
     ((shift << BITS) as u64 + (nanos >> shift)) as usize
 }
 

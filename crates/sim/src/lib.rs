@@ -1,9 +1,9 @@
-//! The same mechanisms in virtual time: a deterministic simulator of networks.
+//! A deterministic simulator of networks, which runs the mechanisms of the core in virtual time.
 //!
-//! A [`Scenario`] says what the network is, who sends, and what is watched; [`Scenario::check`] says
-//! what about it cannot be. A [`Simulation`] of it drives the core's links, gateways and emulators as
-//! the live gateway does, in the time its events say, and comes to [`Results`]. The same scenario and
-//! seed give the same results, bit for bit, on any machine.
+//! A [`Scenario`] describes the network, the traffic and the probes; [`Scenario::check`] lists its
+//! errors. A [`Simulation`] runs it: it drives the core's links, gateways and emulators as the live
+//! gateway does, but in virtual time, and returns [`Results`]. The same scenario and seed give the
+//! same results, bit for bit, on any machine.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The network at work: its links, what stands between them, and the packets inside.
+//! The network in operation: its links, routers, stations, and the packets inside.
 
 mod ahead;
 mod changes;
@@ -30,30 +30,30 @@ pub(crate) struct Network {
     routes: Routes,
     /// Packets dropped outside of links and stations.
     pub(crate) tally: Tally,
-    /// What a link counts in a call, which it takes over; empty between calls.
+    /// Counters of a link during a call, which the link then takes over. Empty between calls.
     scratch: Tally,
     pub(crate) trace: Trace,
 }
 
-/// What the simulator knows of a packet and the mechanisms do not.
+/// Data about a packet that the simulator keeps and the mechanisms do not see.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tag {
-    /// When its sender sent it.
+    /// Departure time at the sender.
     pub(crate) sent: Time,
     /// Node of the host it goes to.
     pub(crate) host: u32,
-    /// Who there is to receive it, as the hosts number their ends.
+    /// The receiving end point, by its number at the hosts.
     pub(crate) end: u32,
-    /// The flow it is of.
+    /// Its flow.
     pub(crate) flow: u32,
-    /// Which of the connections that had this number one after the other.
+    /// Distinguishes successive connections with the same number.
     pub(crate) life: u16,
-    /// What its trace notes of it; set when it is [`insert`](Network::insert)ed.
+    /// Input for the trace; set by [`insert`](Network::insert).
     pub(crate) numbers: u64,
 }
 
 impl Tag {
-    /// As the pool keeps it.
+    /// The tag in the format of the pool.
     fn note(self) -> Note {
         let ends = u64::from(self.host) << 32 | u64::from(self.end);
         let of = u64::from(self.flow) << 32 | u64::from(self.life);
@@ -76,16 +76,16 @@ impl Tag {
 /// A part of a packet's path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Hop {
-    /// A way of a link.
+    /// One direction of a link.
     Link(u32),
     /// The gateway or cloud at this node, entered by this port.
     Station(u32, u8),
 }
 
-/// Where a link leads.
+/// The far end of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leads {
-    /// To a router, and this vertex of the graph.
+    /// A router, by its vertex in the graph.
     Router(u32),
     /// To a host, by its node.
     Host(u32),
@@ -96,11 +96,11 @@ pub(crate) enum Leads {
 /// Bytes of memory that a packet in the network takes.
 pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES;
 
-/// Packets there is room for at first.
+/// Initial capacity for packets.
 const PACKETS: u32 = 256;
 
 impl Network {
-    /// The network of a scenario that has passed its check.
+    /// Builds the network of a scenario that has passed its check.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let graph = Graph::new(scenario);
         let names = names(&scenario.nodes);
@@ -143,12 +143,12 @@ impl Network {
         }
     }
 
-    /// The way a packet for the host at node `to` leaves the host at node `from`.
+    /// The first way of packets from the host at node `from` to the host at node `to`.
     pub(crate) fn first_way(&self, from: u32, to: u32) -> u32 {
         self.routes.first(from, to)
     }
 
-    /// What a packet to the host at node `to` passes, from way `first` on.
+    /// The hops of a packet to the host at node `to`, from way `first` on.
     pub(crate) fn path(&self, first: u32, to: u32) -> Vec<Hop> {
         let (mut path, mut way) = (Vec::new(), first);
         while let Some(lane) = self.lanes.get(index(way))
@@ -168,7 +168,7 @@ impl Network {
         path
     }
 
-    /// A packet that begins here.
+    /// Inserts a packet at its sender.
     pub(crate) fn insert(&mut self, packet: Packet, tag: Tag) -> PacketId {
         let id = loop {
             match self.pool.reserve() {
@@ -181,12 +181,12 @@ impl Network {
         id
     }
 
-    /// What is known of a packet.
+    /// The tag of a packet.
     pub(crate) fn tag(&self, id: &PacketId) -> Tag {
         Tag::of(self.pool.note(id))
     }
 
-    /// Sends `packet` along link `way`.
+    /// Sends `packet` over link `way`.
     pub(crate) fn send(&mut self, agenda: &mut impl Agenda, now: Time, way: u32, packet: PacketId) {
         let Some(lane) = self.lanes.get_mut(index(way)) else {
             self.tally.drops.count(Reason::NoRoute);
@@ -197,7 +197,8 @@ impl Network {
         lane.arm_after_send(agenda, way);
     }
 
-    /// Lets packets arrive at the far end of link `way`; those for a host go to `arrived`.
+    /// Delivers the packets that have reached the far end of link `way`. Packets for a host are
+    /// added to `arrived`.
     pub(crate) fn advance(
         &mut self,
         agenda: &mut impl Agenda,
@@ -230,24 +231,24 @@ impl Network {
         }
     }
 
-    /// Figures are taken from `now` on.
+    /// Ends the warm-up at `now`: results count from here on.
     pub(crate) fn warm(&mut self, now: Time) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
         self.stations.iter_mut().for_each(Station::restart);
     }
 
-    /// The network without what it knew of packets.
+    /// The network without its packet pool.
     pub(crate) fn without_packets(self) -> Self {
         Self { pool: PacketPool::with_capacity(0), ..self }
     }
 
-    /// Packets anywhere.
+    /// Number of packets in the whole network.
     pub(crate) fn held(&mut self) -> u64 {
         let inside = |station: &mut Station| u64::from(station.held());
         u64::from(self.pool.in_use()) + self.stations.iter_mut().map(inside).sum::<u64>()
     }
 
-    /// What was dropped and marked anywhere.
+    /// Drops and marks in the whole network.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.tally;
         self.lanes.iter().for_each(|lane| all += lane.tally());
@@ -256,10 +257,10 @@ impl Network {
     }
 }
 
-/// A number that is no way.
+/// A number that stands for no way.
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
-/// Tells gateways where the other ends of their trunks are.
+/// Tells each gateway the nodes of its trunks' other ends.
 fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
     let nodes = || (0_u32..).zip(&scenario.nodes);
     let node_of = |address| {

@@ -1,10 +1,10 @@
-//! Memory that will be needed soon, fetched while something else is done.
+//! Prefetches memory that will be needed soon.
 //!
-//! The lines of a large network do not stay in the caches from one packet to the next, and a hop would
-//! mostly wait for them. Nothing depends on whether they come in time.
+//! The state of a large network does not stay in the caches from one packet to the next. A hop
+//! would mostly wait for memory. Results do not depend on prefetching.
 
-/// Has the processor fetch `it`, and does not wait for that. Does nothing where nobody has measured
-/// that it pays.
+/// Tells the processor to fetch `it` into its caches, without waiting. Does nothing on
+/// architectures for which a benefit was not measured.
 #[inline]
 pub(crate) fn prefetch<T>(it: &T) {
     let first = std::ptr::from_ref(it).cast::<i8>();
@@ -20,7 +20,8 @@ const LINE: usize = 64;
 #[expect(unsafe_code, reason = "no safe form of it is stable")]
 fn fetch_line(at: *const i8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: SSE, which it asks for, is part of x86-64; it reads nothing, whatever the address.
+    // SAFETY: the instruction needs SSE, which is part of x86-64. It does not access memory, so any
+    // address is valid.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
 }
 

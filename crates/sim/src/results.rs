@@ -23,22 +23,22 @@ use crate::shares::{Indices, Shares};
 use crate::stream::Transfers;
 use crate::table::Table;
 
-/// What came of a run: its figures are those after the warm-up.
+/// The results of a run; figures count from the end of the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// The seed it was run with.
+    /// The seed of the run.
     pub seed: u64,
-    /// How long it was.
+    /// The duration of the run.
     pub duration: Duration,
-    /// After which part of it figures were taken.
+    /// The length of the warm-up.
     pub warmup: Duration,
-    /// How often some part of the network was called.
+    /// Number of events.
     pub events: u64,
-    /// Packets that hosts sent, in all of the run.
+    /// Packets sent by hosts in the whole run.
     pub packets: u64,
-    /// Packets that arrived over a link, in all of the run.
+    /// Packets that arrived over a link in the whole run.
     pub packet_hops: u64,
-    /// A hash of when every packet arrived everywhere: two runs with the same went alike.
+    /// A hash over every arrival of every packet. Two runs with the same value had the same course.
     pub fingerprint: u64,
     /// The tables of figures.
     pub tables: Vec<Table>,
@@ -65,7 +65,7 @@ impl Results {
             Some(_) => series.tables(scenario, &mut engine),
             None => Vec::new(),
         };
-        // The tables of links are large: what was looked at goes before they are made.
+        // The tables of links are large, so memory that is no longer needed is freed first.
         let (Network { lanes, stations, trace, .. }, counts) = engine.dismantle();
         let mut tables = vec![
             groups,
@@ -104,12 +104,12 @@ fn adjustments<A: Agenda>(engine: &mut Engine<'_, A>) -> Vec<Table> {
     engine.aggregates.iter_mut().filter_map(of).collect()
 }
 
-/// Bits per second, of bytes in some time.
+/// Bits per second, from bytes and a time span.
 fn bps(bytes: u64, span: Duration) -> f64 {
     real(bytes) * 8.0 / span.as_secs_f64()
 }
 
-/// Columns of what each of `all` gives.
+/// A column of integers, one for each of `all`.
 fn whole<T>(all: &[T], of: impl Fn(&T) -> u64) -> Vec<u64> {
     all.iter().map(of).collect()
 }
@@ -140,7 +140,7 @@ fn real_len(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Columns of one-way delays in seconds; no number where none is known.
+/// Adds columns of one-way delays in seconds; NaN without a measurement.
 fn delays(table: Table, all: &[Option<&Histogram>]) -> Table {
     let column = |of: &dyn Fn(&Histogram) -> Option<Duration>| {
         let seconds =
@@ -184,7 +184,7 @@ fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration)
         .with("ecn_reductions", whole(&senders, |it| it.reductions))
 }
 
-/// Files, bursts and answers that have arrived, in the order in which they did, in all of the run.
+/// Files, bursts and answers of the whole run, in the order of their arrival.
 fn transfers<A: Agenda>(engine: &Engine<'_, A>) -> Table {
     let Transfers { flow, began, ended, bytes } = &engine.transfers;
     let flows: Vec<&Flow> = flow.iter().map(|flow| &engine.flows[index(*flow)]).collect();
@@ -227,7 +227,8 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
     delays(table, &lanes.iter().map(|it| it.watched().map(|it| &it.delay)).collect::<Vec<_>>())
 }
 
-/// Drops and marks after the warm-up, by place and reason; only what there was.
+/// Drops and marks after the warm-up, by place and reason. Reasons without a drop or mark have no
+/// row.
 fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
     let (mut place, mut reason, mut drops, mut marks) = (vec![], vec![], vec![], vec![]);
     let mut add = |name: &dyn Fn() -> String, now: Tally, before: Tally| {
@@ -307,7 +308,7 @@ fn aggregates(
         .with("smaller_windows", whole(&all, |it| it.acks.windows))
 }
 
-/// Packets of each traffic that passed a watched gateway; only traffic that came there.
+/// Packets of each traffic that passed a watched gateway. Traffic that did not pass has no row.
 fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: Duration) -> Table {
     let (mut gateways, mut ways, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let mut all: Vec<&GroupPassage> = Vec::new();
@@ -343,7 +344,7 @@ fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: 
     delays(table, &all.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 
-/// The ends of trunks at every gateway; bytes of user packets count from the IP header on.
+/// The ends of trunks at every gateway. Bytes of user packets count from the IP header on.
 fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
     for station in stations {

@@ -1,8 +1,8 @@
-//! The shortest ways through a network, found once.
+//! The shortest paths through a network, computed once.
 //!
-//! The shortest way has the fewest links, of those the least delay, of those the links that were
-//! given first. A gateway is two vertices, one for each direction, so that packets cross it and
-//! never turn round in it.
+//! The shortest path has the fewest links. Of these it has the least delay, and of these the links
+//! that come first in the scenario. A gateway is two vertices, one for each direction, so packets
+//! cross it and never turn round inside it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,12 +12,13 @@ use crate::scenario::{End, Node, NodeKind, Scenario, Side};
 
 /// The vertices of a network and the one-way links between them.
 pub(crate) struct Graph {
-    /// By node, the vertex packets arrive at; of a gateway, those that go up. Down is the next.
+    /// By node, the vertex at which packets arrive. For a gateway, that of upward packets; the next
+    /// vertex is that of downward packets.
     vertices: Vec<u32>,
-    /// By vertex, whether it is a host, which passes nothing on.
+    /// By vertex, `true` for a host. Hosts do not forward packets.
     is_host: Vec<bool>,
-    /// By node, where packets for it arrive; [`NOWHERE`] if there are none. At a gateway where trunks end
-    /// those are its management packets, which come from the WAN.
+    /// By node, the vertex at which packets for this node arrive; [`NOWHERE`] if no packet is for
+    /// it. A gateway with trunks receives management packets from the WAN.
     ends: Vec<u32>,
     ways: Vec<Edge>,
     /// By vertex, the ways that lead to it.
@@ -34,7 +35,7 @@ struct Edge {
 /// Nodes by their names.
 pub(crate) type Names<'a> = HashMap<&'a str, usize>;
 
-/// The numbers of nodes by their names; of two with one name, the first.
+/// The numbers of nodes by their names. Of two nodes with one name, the first counts.
 pub(crate) fn names(nodes: &[Node]) -> Names<'_> {
     let mut names = Names::with_capacity(nodes.len());
     for (number, node) in nodes.iter().enumerate() {
@@ -44,7 +45,7 @@ pub(crate) fn names(nodes: &[Node]) -> Names<'_> {
 }
 
 impl Graph {
-    /// The graph of a network; links whose ends there are not, are not in it.
+    /// The graph of a network. Links with an unknown end are left out.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let names = names(&scenario.nodes);
         let (mut vertices, mut is_host, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -78,7 +79,7 @@ impl Graph {
         this
     }
 
-    /// The vertex at which packets that enter (or leave) `node` by `side` are.
+    /// The vertex of packets that enter (or leave) `node` at `side`.
     pub(crate) fn vertex(&self, node: usize, side: Side, enters: bool) -> u32 {
         let down = match side {
             Side::Lan => !enters,
@@ -88,7 +89,7 @@ impl Graph {
         self.vertices[node] + u32::from(down)
     }
 
-    /// The ways of a packet from one host to another, as `routes` of this graph have it.
+    /// The ways of a packet from one host to another, according to `routes`.
     pub(crate) fn path(&self, routes: &Routes, from: u32, to: u32) -> Vec<u32> {
         let (mut vertex, mut path) = (self.vertices[index(from)], Vec::new());
         while vertex != self.ends[index(to)] {
@@ -102,7 +103,7 @@ impl Graph {
         path
     }
 
-    /// By vertex, the way that a packet to `target` takes from there; [`NOWHERE`] if none leads there.
+    /// By vertex, the next way of a packet to `target`; [`NOWHERE`] if none leads there.
     fn towards(&self, target: u32) -> Vec<u32> {
         let mut next = vec![NOWHERE; self.is_host.len()];
         let mut least = vec![(u32::MAX, Duration::MAX); self.is_host.len()];
@@ -129,24 +130,24 @@ impl Graph {
     }
 }
 
-/// Which way a packet goes on.
+/// Routing tables: the next way of a packet.
 pub(crate) struct Routes {
     /// By target and vertex.
     next: Vec<Vec<u32>>,
-    /// By node; what no packet is for has none.
+    /// By node. Nodes that receive no packets have an empty entry.
     ends: Vec<Attachment>,
-    /// By node, the vertex packets begin at.
+    /// By node, the vertex at which its packets begin.
     vertices: Vec<u32>,
 }
 
-/// How a host, or the end of a trunk, is reached.
+/// The last step to a host or to the end of a trunk.
 #[derive(Clone, Copy)]
 struct Attachment {
-    /// The target that leads to it: itself, or the only vertex that has a way to it.
+    /// The routing target: the node itself, or the only vertex with a way to it.
     target: u32,
-    /// That vertex.
+    /// The vertex of this target.
     vertex: u32,
-    /// The way from there; [`NOWHERE`] if the target is the host itself.
+    /// The way from there to the node; [`NOWHERE`] if the target is the node itself.
     last: u32,
 }
 
@@ -161,7 +162,7 @@ impl Routes {
             if *vertex == NOWHERE {
                 return Attachment { target: NOWHERE, vertex: NOWHERE, last: NOWHERE };
             }
-            // Hosts behind one router share the way to it.
+            // Hosts behind one router share its routing entries.
             let (vertex, last) = match graph.into[index(*vertex)][..] {
                 [only] if !graph.is_host[index(graph.ways[index(only)].from)] => {
                     (graph.ways[index(only)].from, only)
@@ -178,12 +179,12 @@ impl Routes {
         Self { next, ends, vertices: graph.vertices }
     }
 
-    /// The way a packet to the host at node `to` takes from the host at node `from`.
+    /// The first way of packets from the host at node `from` to the host at node `to`.
     pub(crate) fn first(&self, from: u32, to: u32) -> u32 {
         self.next(self.vertices[index(from)], to)
     }
 
-    /// The way a packet for node `to` takes from `vertex`; [`NOWHERE`] if none leads there.
+    /// The next way of packets from `vertex` to node `to`; [`NOWHERE`] if there is none.
     #[inline]
     pub(crate) fn next(&self, vertex: u32, to: u32) -> u32 {
         let Attachment { target, vertex: last_vertex, last } = self.ends[index(to)];
@@ -199,7 +200,7 @@ pub(crate) const fn index(number: u32) -> usize {
     number as usize
 }
 
-/// The reverse of [`index`]; there are never as many of anything.
+/// The inverse of [`index`]. No network has that many parts.
 pub(crate) fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Gateway, Host, Link};
 
-    /// Hosts are small letters, routers capitals, gateways digits; links have a delay in ms.
+    /// Hosts are lower-case letters, routers capitals, gateways digits. Delays of links are in ms.
     fn network(nodes: &str, links: &[(&str, &str, u64)]) -> Scenario {
         let node = |c: char| {
             let kind = match c {
@@ -257,7 +258,7 @@ mod tests {
         Gateway { config, policies: PolicySet::default() }
     }
 
-    /// The nodes on the way of a packet.
+    /// The nodes on the path of a packet.
     fn path(scenario: &Scenario, from: &str, to: &str) -> Option<String> {
         let (graph, names) = (Graph::new(scenario), names(&scenario.nodes));
         let (mut at, target) = (graph.vertex(names[from], Side::Only, false), names[to]);
@@ -276,7 +277,7 @@ mod tests {
         Some(path)
     }
 
-    /// Kills: counting delay before links; taking the last of equal ways; passing through hosts.
+    /// Kills: counting delay before links; choosing the last of equal paths; paths through hosts.
     #[test]
     fn the_fewest_links_then_the_least_delay_then_the_first_given() {
         let links = [

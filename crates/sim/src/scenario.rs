@@ -1,8 +1,8 @@
-//! What is simulated: the network, who sends, and what is watched.
+//! The scenario: the network, its traffic, and the probes.
 //!
-//! These are plain values with every default filled in; where they come from (a file, Python, a
-//! test) is not known here. Names are unique in their kind, and [`Scenario::check`] finds what cannot
-//! be.
+//! These are plain values without defaults to fill in. The origin of a scenario (a file, Python, a
+//! test) does not matter here. Names are unique within their kind, and [`Scenario::check`] finds
+//! errors.
 
 mod check;
 mod demand;
@@ -25,38 +25,39 @@ pub use demand::Demand;
 pub use problem::{Place, Problem, What};
 pub use traffic::{Distribution, Kind, Overflow, Pair, Start, Traffic};
 
-/// A network, its traffic, and what is watched.
+/// A network with its traffic and probes.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// How long, and from what seed.
+    /// Duration, seed and common settings.
     pub run: Run,
-    /// What there is.
+    /// Hosts, routers, gateways and clouds.
     pub nodes: Vec<Node>,
-    /// What connects it.
+    /// The links between nodes.
     pub links: Vec<Link>,
-    /// Who sends what to whom.
+    /// The traffic: groups of flows.
     pub traffic: Vec<Traffic>,
-    /// What is watched beside the counters every run keeps.
+    /// Measurements beyond the counters of every run.
     pub probes: Vec<Probe>,
     /// Links that change during the run, in any order.
     pub changes: Vec<Change>,
 }
 
-/// How long a run is, and from what seed.
+/// Duration and seed of a run, and its common settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// How much time passes in the network.
+    /// Virtual duration of the run.
     pub duration: Duration,
-    /// How much of it passes before figures are taken.
+    /// Warm-up at the beginning, which the results leave out.
     pub warmup: Duration,
-    /// How often series are sampled; `None` keeps no series.
+    /// Step of time series; `None` for no series.
     pub sample: Option<Duration>,
-    /// What every random choice derives from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Bytes of link-layer header that the length of every packet counts: 14 for Ethernet frames as
-    /// a gateway sees them, 0 for lengths from the IP header on, as papers and ns-2 give them.
+    /// Bytes of link-layer header that count in the length of every packet. With 14, lengths are
+    /// those of Ethernet frames, as a gateway sees them. With 0, lengths begin at the IP header, as
+    /// in papers and ns-2.
     pub link_header: u32,
-    /// Settings of TCP end points whose host and traffic have none of their own.
+    /// TCP settings for end points whose host and traffic do not set their own.
     pub tcp: tcp::Config,
 }
 
@@ -76,17 +77,17 @@ impl Default for Run {
 /// Bytes of an Ethernet header (IEEE 802.3, without tags and frame check sequence).
 pub const ETHERNET: u32 = 14;
 
-/// A part of the network that packets begin at, end at, or pass.
+/// A part of the network at which packets begin, end, or pass.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is called; unique.
+    /// Its unique name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
 }
 
 impl Node {
-    /// The trunks that end at it.
+    /// The trunks that end at this node.
     #[must_use]
     pub fn trunks(&self) -> &[trunk::Config] {
         match &self.kind {
@@ -96,31 +97,32 @@ impl Node {
     }
 }
 
-/// What a node is.
+/// The kinds of nodes.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
-    /// Where packets begin and end.
+    /// An end system.
     Host(Host),
-    /// Passes packets on the shortest way; what it queues, and how, its links say.
+    /// Forwards packets on the shortest path. Queues belong to its links.
     Router,
-    /// A gateway between what is at its LAN side and what is at its WAN side.
+    /// A gateway between its LAN side and its WAN side.
     Gateway(Box<Gateway>),
-    /// A network of routes, as the lab emulates it.
+    /// A network of emulated routes, as in the lab.
     Cloud(Box<EmulatorConfig>),
 }
 
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
-    /// What it was given; nothing for one IPv4 and one IPv6 address by its place among the nodes.
+    /// Configured addresses. If empty, the host gets one IPv4 and one IPv6 address by its node
+    /// number.
     pub addresses: Vec<IpAddr>,
-    /// Settings of its TCP end points; `None` for those of the run.
+    /// TCP settings of its end points; `None` for those of the run.
     pub tcp: Option<Box<tcp::Config>>,
 }
 
 impl Host {
-    /// Its addresses as the node of this number: what it was given, or 10.0.0.1 and fd00::1 for node
-    /// 0, and so on.
+    /// The addresses of this host as node `node`: the configured ones, or 10.0.0.1 and fd00::1 for
+    /// node 0, and so on.
     #[must_use]
     pub fn addresses(&self, node: usize) -> Vec<IpAddr> {
         if !self.addresses.is_empty() {
@@ -136,45 +138,45 @@ impl Host {
 /// A gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// What it is told beside its policies; its `seed` is drawn from that of the run.
+    /// Its configuration; the `seed` is derived from that of the run.
     pub config: GatewayConfig,
     /// Its policies.
     pub policies: PolicySet,
 }
 
-/// A link between two nodes, each way with its own queue, rate and delay.
+/// A link between two nodes. Each direction has its own queue, rate and delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// One end.
     pub a: End,
     /// The other end.
     pub b: End,
-    /// What it is like from `a` to `b`; `None` if nothing goes that way.
+    /// Properties from `a` to `b`; `None` if nothing travels in this direction.
     pub forward: Option<Arc<LinkConfig>>,
-    /// What it is like from `b` to `a`; `None` if nothing goes that way.
+    /// Properties from `b` to `a`; `None` if nothing travels in this direction.
     pub back: Option<Arc<LinkConfig>>,
 }
 
-/// Where a link ends.
+/// An end of a link.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct End {
     /// Name of the node.
     pub node: String,
-    /// Which side of it.
+    /// The side of the node.
     pub side: Side,
 }
 
 /// A side of a node.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Side {
-    /// Of a host or a router, which have but one.
+    /// The only side of a host or a router.
     #[default]
     Only,
-    /// Of a gateway, towards the hosts it serves.
+    /// The side of a gateway towards the hosts that it serves.
     Lan,
-    /// Of a gateway, towards the Internet.
+    /// The side of a gateway towards the Internet.
     Wan,
-    /// Of a cloud: the port of this number in its configuration.
+    /// The port of a cloud with this number in its configuration.
     Port(u8),
 }
 
@@ -198,14 +200,15 @@ impl fmt::Display for End {
 }
 
 impl Link {
-    /// A link that is the same both ways. Many links can share an `Arc` of what they are like.
+    /// A link with the same properties in both directions. Many links can share an `Arc` of the
+    /// properties.
     #[must_use]
     pub fn new(a: End, b: End, config: impl Into<Arc<LinkConfig>>) -> Self {
         let config = config.into();
         Self { a, b, forward: Some(config.clone()), back: Some(config) }
     }
 
-    /// The ways there are, each as from where to where, and what it is like.
+    /// The directions in which the link carries packets, with their properties.
     pub fn ways(&self) -> impl Iterator<Item = (Way, &LinkConfig)> {
         let way = |from: &End, to: &End| Way { from: from.clone(), to: to.clone() };
         let forward = self.forward.as_deref().map(|config| (way(&self.a, &self.b), config));
@@ -214,12 +217,12 @@ impl Link {
     }
 }
 
-/// One way of a link: there is at most one from one end to another.
+/// One direction of a link. At most one link leads from one end to another.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Way {
-    /// Where packets enter it.
+    /// The end at which packets enter.
     pub from: End,
-    /// Where they leave it.
+    /// The end at which packets leave.
     pub to: End,
 }
 
@@ -229,36 +232,36 @@ impl fmt::Display for Way {
     }
 }
 
-/// A change of one way of a link during the run.
+/// A change of one direction of a link during the run.
 ///
-/// Packets that are on the link arrive at their old time. After a shorter delay, later packets may overtake them;
-/// a link with jitter that keeps packets in order delivers them in order here too. Routes and the ideal shares of
-/// results are those of the beginning.
+/// Packets that are on the link arrive at their old time. After a shorter delay, later packets may
+/// overtake them; a link with jitter that keeps packets in order delivers them in order here too.
+/// Routes, and the ideal shares in results, stay those of the beginning.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
     /// Time since the beginning of the run.
     pub at: Duration,
-    /// The way that changes.
+    /// The direction that changes.
     pub way: Way,
     /// Its new rate and delay.
     pub change: LinkChange,
 }
 
-/// What is watched beside the counters every run keeps; series have [`Run::sample`] as their step.
+/// A measurement beyond the counters of every run. Series have the step [`Run::sample`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Probe {
-    /// What waits before a link, and how long it takes: the means, and series if there is a step.
+    /// Backlog and delay of a link: means, and series if there is a step.
     Queue(Way),
-    /// What each flow of this traffic delivers.
+    /// Bytes delivered by each flow of this traffic.
     Throughput {
         /// Name of the traffic.
         traffic: String,
     },
-    /// Congestion window, threshold and round-trip time of flows of this traffic.
+    /// Congestion window, slow-start threshold and round-trip time of flows of this traffic.
     Window {
         /// Name of the traffic.
         traffic: String,
-        /// Numbers of the flows, from zero; none for all.
+        /// Numbers of the flows, from zero; empty for all.
         flows: Vec<u32>,
     },
     /// The gateway of an aggregate connection: its queue, its weight, and the bytes it has sent.
@@ -274,7 +277,7 @@ pub enum Probe {
         gateway: String,
         /// The direction of the packets.
         direction: Direction,
-        /// Packets inside for longer are late.
+        /// Packets with a longer delay are late.
         bound: Option<Duration>,
         /// Follows the rounds of each flow with the tracker `paper`.
         rounds: bool,

@@ -1,10 +1,10 @@
-//! A TCP segment as a packet: how long its options are, and what they are byte by byte.
+//! Converts a TCP segment to a packet: computes the length of its options, and encodes them.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, NO_VLAN, Protocol, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 
-/// The packet that carries `segment`, whose link-layer header has `link_header` bytes.
+/// The packet that carries `segment`. Its link-layer header has `link_header` bytes.
 pub(crate) fn packet(key: FlowKey, segment: &Segment, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);
@@ -31,7 +31,7 @@ fn blocks(sack: &SackBlocks) -> u32 {
     u32::try_from(sack.as_slice().len()).unwrap_or(0)
 }
 
-/// Puts the options in the place of what is in `options`, padded to whole words.
+/// Replaces the content of `options` by the encoded options, padded to whole words.
 ///
 /// Source: RFC 9293 section 3.1, RFC 7323 sections 2.2 and 3.2 with appendix A, RFC 2018 sections 2
 /// and 3; the order is that of Linux, `tcp_options_write`.

@@ -1,4 +1,4 @@
-//! What is watched in the course of a run, at every step.
+//! Time series: samples of the run at every step.
 
 mod aggregate;
 mod passage;
@@ -15,24 +15,25 @@ use crate::table::Table;
 use aggregate::AggregateSeries;
 use passage::PassageSeries;
 
-/// What is watched at every step, and what was seen.
+/// All time series of a run.
 #[derive(Default)]
 pub(crate) struct Series {
-    /// Seconds.
+    /// Sample times in seconds.
     times: Vec<f64>,
-    /// By group, bytes that arrived at the receivers, and payload that their applications got.
+    /// By group, bytes that arrived at the receivers, and payload bytes received by their
+    /// applications.
     groups: Vec<[Vec<u64>; 2]>,
     probes: Vec<Watched>,
 }
 
-/// What a probe has seen.
+/// The samples of one probe.
 enum Watched {
-    /// What waits before a link: its number, packets, bytes.
+    /// Backlog of a link: its number, packets, bytes.
     Queue(u32, [Vec<u64>; 2]),
     /// Bytes that arrived at the receiver of each flow of a group.
     Throughput(u32, Vec<Vec<u64>>),
-    /// Of flows of a group, by their numbers: the congestion window and the threshold in bytes, and
-    /// the smoothed round-trip time in seconds.
+    /// Flows of a group, by their numbers: congestion window and slow-start threshold in bytes,
+    /// smoothed round-trip time in seconds.
     Window(u32, Vec<(u32, [Vec<f64>; 3])>),
     /// An aggregate gateway, by the name of its traffic.
     Aggregate(String, Box<AggregateSeries>),
@@ -41,7 +42,7 @@ enum Watched {
 }
 
 impl Series {
-    /// What the probes of a scenario ask for.
+    /// The series that the probes of a scenario request.
     pub(crate) fn new<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Self {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let group =
@@ -81,7 +82,7 @@ impl Series {
         }
     }
 
-    /// Sees how things are at `now`.
+    /// Takes a sample at `now`.
     pub(crate) fn sample<A: Agenda>(&mut self, now: Time, engine: &mut Engine<'_, A>) {
         self.times.push(seconds(now));
         for (seen, group) in self.groups.iter_mut().zip(&engine.groups) {
@@ -115,8 +116,8 @@ impl Series {
     }
 }
 
-/// Window, threshold and round-trip time of the connection a flow uses now; not a number where there
-/// is none, or none yet.
+/// Congestion window, threshold and round-trip time of the current connection of a flow. NaN for
+/// missing values.
 fn window<A: Agenda>(engine: &Engine<'_, A>, flow: u32) -> [f64; 3] {
     let Some(stream) = engine.flows[index(flow)].app.stream else { return [f64::NAN; 3] };
     let sender = engine.streams.get(stream).ends[0].tcp.statistics();
@@ -134,7 +135,7 @@ pub(crate) fn seconds(at: Time) -> f64 {
 }
 
 impl Series {
-    /// What was seen, as tables: one of all groups, and one of each probe.
+    /// The series as tables: one of all groups, and one of each probe.
     pub(crate) fn tables<A: Agenda>(
         self,
         scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What each flow got, and what it asked for: how fair groups and aggregates were.
+//! Fairness: the throughput of each flow, compared with its demand.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::network::Hop;
 use crate::routes::index;
 use crate::scenario::{Kind, NodeKind, Scenario};
 
-/// What flows got after the warm-up, in bits per second, and through which aggregates.
+/// Throughput of flows after the warm-up, in bits per second, with their aggregates.
 ///
-/// A flow asks for what the slowest link on its way can carry, and over UDP for no more than it sent.
-/// Weights are left aside.
+/// The demand of a flow is the rate of the slowest link on its path, for UDP at most the rate that
+/// it sent. Weights are ignored.
 pub(crate) struct Shares<'a> {
     got: Vec<f64>,
     asked: Vec<f64>,
-    /// By node of the gateway, direction and policy: the flows whose data it conditions.
+    /// The flows of each aggregate, by node of the gateway, direction and policy.
     members: HashMap<(u32, &'static str, &'a str), Vec<usize>>,
 }
 
-/// Jain's index and the index for max-min shares, of each of several sets of flows.
+/// Jain's index and the max-min index, for each of several sets of flows.
 #[derive(Default)]
 pub(crate) struct Indices {
     pub(crate) jain: Vec<f64>,
@@ -36,7 +36,7 @@ pub(crate) struct Indices {
 }
 
 impl<'a> Shares<'a> {
-    /// Of a run that has ended, `span` after its warm-up.
+    /// Evaluates a finished run; `span` is its time after the warm-up.
     pub(crate) fn new<A: Agenda>(
         scenario: &'a Scenario,
         engine: &mut Engine<'_, A>,
@@ -73,7 +73,7 @@ impl<'a> Shares<'a> {
         this
     }
 
-    /// The rate at which the station at `node` lets packets pass that enter it by `port`.
+    /// The rate at which the station at `node` forwards packets that enter by `port`.
     fn cross(
         &mut self,
         scenario: &'a Scenario,
@@ -103,13 +103,13 @@ impl<'a> Shares<'a> {
         rate.map_or(f64::INFINITY, |rate| real(rate.bps()))
     }
 
-    /// Of the flows of an aggregate; not a number if it has none, or they got nothing.
+    /// Both indices of an aggregate's flows; NaN if it has no flows or no throughput.
     pub(crate) fn of_aggregate(&self, node: u32, direction: Direction, policy: &str) -> [f64; 2] {
         let members = self.members.get(&(node, direction.name(), policy));
         self.of(members.map_or(&[], Vec::as_slice))
     }
 
-    /// Of some flows: Jain's index, and the one for max-min shares of what they got together.
+    /// Both indices of some flows: Jain's, and the max-min index of their throughput.
     pub(crate) fn of(&self, flows: &[usize]) -> [f64; 2] {
         let [got, asked] =
             [&self.got, &self.asked].map(|all| flows.iter().map(|it| all[*it]).collect::<Vec<_>>());
@@ -117,7 +117,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// Whether a packet that no earlier route takes goes by this one.
+/// Returns `true` if the route matches a packet that no earlier route matches.
 fn takes(route: &Route, packet: &Packet) -> bool {
     [(&route.from, packet.key.src), (&route.to, packet.key.dst)]
         .into_iter()

@@ -1,4 +1,4 @@
-//! A scenario, run.
+//! Runs a scenario.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::network::Lane;
 use crate::results::Results;
 use crate::scenario::{Problem, Scenario, Way};
 
-/// A scenario about to be run.
+/// A scenario ready to run.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,11 +39,11 @@ pub struct Simulation<'a> {
     engine: Engine<'a, TimerWheel>,
 }
 
-/// Why a run came to no results.
+/// Why a run ended without results.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// Whoever looked at its progress broke it off.
+    /// The progress function interrupted the run.
     #[error("the run was interrupted")]
     Interrupted,
     /// A capture could not be written.
@@ -52,11 +52,11 @@ pub enum Stopped {
 }
 
 impl<'a> Simulation<'a> {
-    /// Makes the network of a scenario.
+    /// Builds the network of a scenario.
     ///
     /// # Errors
     ///
-    /// Everything about the scenario that cannot be.
+    /// All errors of the scenario.
     pub fn new(scenario: &'a Scenario) -> Result<Self, Vec<Problem>> {
         let problems = scenario.check();
         if !problems.is_empty() {
@@ -65,11 +65,12 @@ impl<'a> Simulation<'a> {
         Ok(Self { scenario, engine: Engine::new(scenario) })
     }
 
-    /// Writes what arrives over link `way` to `out`, in the classic pcap format; says whether there is
-    /// such a link. `out` had better be buffered. A link has one capture.
+    /// Captures the packets that arrive over link `way` into `out`, in the classic pcap format.
+    /// Returns `false` if there is no such link. `out` should be buffered. A link has at most one
+    /// capture.
     ///
-    /// A [`Probe::Capture`](crate::scenario::Probe::Capture) only says that a capture is wanted: who
-    /// runs the scenario gives it its place.
+    /// A [`Probe::Capture`](crate::scenario::Probe::Capture) only requests a capture; the caller
+    /// provides the output with this function.
     pub fn capture(&mut self, way: &Way, out: Box<dyn Write + Send>) -> bool {
         let ways = self.scenario.links.iter().flat_map(|link| link.ways());
         let mut lanes = ways.zip(&mut self.engine.network.lanes);
@@ -77,16 +78,16 @@ impl<'a> Simulation<'a> {
         lane.map(|(_, lane)| lane.capture(Capture::new(out))).is_some()
     }
 
-    /// Runs it to its end. Every few milliseconds of real time `look` is told how far it is, and may
-    /// break it off.
+    /// Runs to the end. Every few milliseconds of real time, `look` gets the progress and can
+    /// interrupt the run.
     ///
     /// # Errors
     ///
-    /// If `look` broke it off, or a capture could not be written.
+    /// If `look` interrupted the run, or a capture could not be written.
     ///
     /// # Panics
     ///
-    /// If at the end a packet or a byte is not accounted for: then the simulator is wrong.
+    /// If a packet or a byte is not accounted for at the end, which is an error of the simulator.
     pub fn run(
         mut self,
         look: impl FnMut(Progress) -> ControlFlow<()>,

@@ -1,4 +1,4 @@
-//! The connections of a run: two end points of the core each, and what drives them.
+//! The connections of a run: two TCP end points of the core each, with their applications.
 
 use std::sync::Arc;
 
@@ -9,31 +9,32 @@ use tidegate_core::tcp::{Config, Connection, Statistics};
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 
-/// All connections, each under a number that another takes over once it is closed.
+/// All connections. The number of a closed connection is reused.
 #[derive(Default)]
 pub(crate) struct Streams {
     all: Vec<Stream>,
     free: Vec<u32>,
 }
 
-/// A connection. Side 0 is at the host the data of its flow come from, side 1 where they go.
+/// A connection. Side 0 is at the sender of the flow's data, side 1 at its receiver.
 pub(crate) struct Stream {
     pub(crate) flow: u32,
-    /// Which of those that had this number.
+    /// Distinguishes successive connections with the same number.
     pub(crate) life: u16,
     /// From side 0 to side 1.
     pub(crate) key: FlowKey,
     pub(crate) ends: [End; 2],
-    /// When what it transfers now began, and how many bytes that are.
+    /// Start time and size in bytes of the current transfer.
     pub(crate) began: Time,
     pub(crate) size: u64,
-    /// Smoothed round-trip time of side 0 in nanoseconds, as its group knows it; zero before it is known.
+    /// Smoothed round-trip time of side 0 in nanoseconds, as counted by its group; zero before it
+    /// is known.
     pub(crate) rtt: u64,
     /// By side, the connection that a relay links with this one (chains `Each` and `Asks`).
     pub(crate) other: [Option<u32>; 2],
-    /// Its file in the aggregate gateway that it ends at.
+    /// Its file at the aggregate gateway where it ends.
     pub(crate) file: Option<u32>,
-    /// It ended before all was transferred.
+    /// It ended before its transfer was complete.
     pub(crate) failed: bool,
     open: bool,
 }
@@ -41,31 +42,31 @@ pub(crate) struct Stream {
 /// One end of a connection, and the application above it.
 pub(crate) struct End {
     pub(crate) tcp: Connection,
-    /// When the agenda calls it; [`Time::MAX`] for not.
+    /// Time of its next call by the agenda; [`Time::MAX`] for none.
     pub(crate) armed: Time,
-    /// Bytes handed over to be sent.
+    /// Bytes that the application has written.
     pub(crate) written: u64,
-    /// It hands over more before it runs out.
+    /// The application writes more before the data runs out.
     pub(crate) endless: bool,
-    /// What was handed over is to be acknowledged before it goes on.
+    /// The application waits until all written data is acknowledged.
     pub(crate) awaits_acks: bool,
-    /// Who reads there.
+    /// The kind of application that reads.
     pub(crate) reader: Reader,
-    /// All that its peer had is here, though maybe not read.
+    /// All data of the peer has arrived, though it may be unread.
     pub(crate) ended: bool,
-    /// Bytes that came in order, and were read.
+    /// Bytes read, in order.
     pub(crate) received: u64,
-    /// How many it waits for; `u64::MAX` for none.
+    /// Number of bytes that it waits for; `u64::MAX` for none.
     pub(crate) expects: u64,
 }
 
 /// The application above an end of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Reader {
-    /// It reads all at once.
+    /// A host: reads all data at once.
     #[default]
     Host,
-    /// A relay that still hands on.
+    /// A relay that still forwards.
     Relay,
     /// An aggregate gateway, at its end of a local connection.
     Gateway,
@@ -75,7 +76,7 @@ pub(crate) enum Reader {
     Sink,
 }
 
-/// The number of an end of a connection: that of the connection, and the side.
+/// Identifies an end of a connection by the connection's number and the side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct EndId(pub(crate) u32);
 
@@ -112,12 +113,12 @@ impl End {
         }
     }
 
-    /// Its application reads when there is room for the data elsewhere.
+    /// Returns `true` if the application reads only when it has room for the data elsewhere.
     pub(crate) const fn passes_on(&self) -> bool {
         matches!(self.reader, Reader::Relay | Reader::Gateway)
     }
 
-    /// Hands over `bytes` more.
+    /// Writes `bytes` more.
     pub(crate) fn write(&mut self, bytes: u64) {
         self.written = self.written.saturating_add(bytes);
         self.tcp.write(bytes);
@@ -125,12 +126,12 @@ impl End {
 }
 
 impl Streams {
-    /// None, and room for so many.
+    /// No connections, with capacity for so many.
     pub(crate) fn with_capacity(streams: usize) -> Self {
         Self { all: Vec::with_capacity(streams), free: Vec::new() }
     }
 
-    /// Opens a connection of `flow` from the side `opener`; each side has its own settings.
+    /// Opens a connection of `flow` from the side `opener`. Each side has its own settings.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -162,7 +163,7 @@ impl Streams {
         number
     }
 
-    /// Lets another connection have the number of one that is closed.
+    /// Frees the number of a closed connection for reuse.
     pub(crate) fn release(&mut self, number: u32) {
         self.all[index(number)].open = false;
         self.free.push(number);
@@ -180,7 +181,7 @@ impl Streams {
         &mut self.all[index(end.stream())].ends[end.side()]
     }
 
-    /// Fetches an end, if there is one of this number.
+    /// Prefetches an end, if the number is that of a connection.
     #[inline]
     pub(crate) fn fetch(&self, end: EndId) {
         if let Some(stream) = self.all.get(index(end.stream())) {
@@ -189,13 +190,13 @@ impl Streams {
         }
     }
 
-    /// Those that are open.
+    /// The open connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.all.iter().filter(|stream| stream.open)
     }
 }
 
-/// What the senders of a flow counted, over all its connections.
+/// Counters of a flow's senders, over all its connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SenderCounts {
     pub(crate) acknowledged: u64,
@@ -206,7 +207,7 @@ pub(crate) struct SenderCounts {
 }
 
 impl SenderCounts {
-    /// Counts what a sender counted.
+    /// Adds the counters of a sender.
     pub(crate) fn add(&mut self, of: &Statistics) {
         self.acknowledged += of.acknowledged;
         self.retransmitted += of.retransmitted;
@@ -215,7 +216,7 @@ impl SenderCounts {
         self.reductions += u64::from(of.reductions);
     }
 
-    /// What was counted since `before`.
+    /// The difference to the counters `before`.
     pub(crate) const fn since(&self, before: &Self) -> Self {
         Self {
             acknowledged: self.acknowledged - before.acknowledged,
@@ -227,7 +228,7 @@ impl SenderCounts {
     }
 }
 
-/// Files and bursts that have arrived, as columns.
+/// Completed transfers, as columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     pub(crate) flow: Vec<u32>,
@@ -237,7 +238,7 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// One more has arrived.
+    /// Adds a completed transfer.
     pub(crate) fn push(&mut self, flow: u32, began: Time, ended: Time, bytes: u64) {
         self.flow.push(flow);
         self.began.push(began);

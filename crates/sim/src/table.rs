@@ -1,9 +1,9 @@
-//! Figures as columns: what becomes an array, a file of comma-separated values, or a data frame.
+//! Result tables in columns, for arrays, comma-separated files or data frames.
 
-/// Columns of the same length.
+/// A named table; its columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it holds.
+    /// Name of the table.
     pub name: String,
     columns: Vec<Column>,
 }
@@ -11,9 +11,9 @@ pub struct Table {
 /// A named column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name, with its unit at the end where it has one.
+    /// Name of the column, with the unit at its end if there is one.
     pub name: String,
-    /// What it holds.
+    /// The values.
     pub values: Values,
 }
 
@@ -24,11 +24,11 @@ pub enum Values {
     Text(Vec<String>),
     /// Counts.
     Whole(Vec<u64>),
-    /// Quantities; not a number where there is none.
+    /// Quantities; NaN where there is none.
     Real(Vec<f64>),
 }
 
-/// Two columns are equal if they are bit for bit: what is not a number, too.
+/// Columns are equal if their values are equal bit by bit, including NaN.
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -61,7 +61,7 @@ impl From<Vec<f64>> for Values {
 }
 
 impl Values {
-    /// How many there are.
+    /// Number of values.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -71,7 +71,7 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Returns `true` without values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -110,7 +110,7 @@ impl Table {
         self.columns.iter().find(|column| column.name == name).map(|column| &column.values)
     }
 
-    /// The quantities of a column; none if there is no such column of quantities.
+    /// The quantities of a column; empty if there is no such column of quantities.
     #[must_use]
     pub fn real(&self, name: &str) -> &[f64] {
         match self.column(name) {
@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// The counts of a column; none if there is no such column of counts.
+    /// The counts of a column; empty if there is no such column of counts.
     #[must_use]
     pub fn whole(&self, name: &str) -> &[u64] {
         match self.column(name) {
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    /// The names of a column; none if there is no such column of names.
+    /// The names of a column; empty if there is no such column of names.
     #[must_use]
     pub fn text(&self, name: &str) -> &[String] {
         match self.column(name) {

@@ -12,8 +12,8 @@ use crate::scenario::{
     Traffic, Way,
 };
 
-/// Pairs of hosts on either side of a link of 20 Mbit/s and 10 ms, which is watched; the traffic of
-/// all is one group.
+/// Pairs of hosts on both sides of a watched link of 20 Mbit/s and 10 ms. The traffic of all pairs
+/// is one group.
 pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let host = || NodeKind::Host(Host::default());
@@ -47,8 +47,8 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     }
 }
 
-/// As the [`dumbbell`] of as many pairs, but that `d0`, `d1`, … hand on what comes, through a link of
-/// 10 Mbit/s and 10 ms, to `e0`, `e1`, …
+/// A [`dumbbell`] of as many pairs, in which `d0`, `d1`, … forward the traffic through a link of 10
+/// Mbit/s and 10 ms to `e0`, `e1`, …
 pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
     let mut scenario = dumbbell(pairs, kind);
     let node = |name: String, kind| Node { name, kind };
@@ -80,7 +80,7 @@ fn vegas() -> CongestionSpec {
     spec
 }
 
-/// Sites of so many clients each, whose traffic of one kind ends at a gateway. Aggregate connections of
+/// Sites with so many clients each, whose traffic ends at a gateway. Aggregate connections with
 /// Vegas carry it over a link of 10 Mbit/s to one sink.
 ///
 /// Source: `itcp`, section 5 (E1), with shorter delays.

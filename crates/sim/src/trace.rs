@@ -1,20 +1,22 @@
-//! The fingerprint of a run: two runs have the same if every packet arrived everywhere alike.
+//! The fingerprint of a run. It is equal for two runs if every packet arrived everywhere at the
+//! same times.
 
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Packet, Time};
 
-/// What tells a packet from others of its flow. It is kept beside the packet, so that a hop looks at no
-/// more of its description than it must.
+/// Distinguishes a packet from others of its flow. It is stored beside the packet, so a hop reads
+/// as little of the descriptor as possible.
 pub(crate) fn numbers(packet: &Packet) -> u64 {
     packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack))
 }
 
-/// A hash over all that happened so far, in order.
+/// A hash over all arrivals so far, in order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Trace(u64);
 
 impl Trace {
-    /// Notes that `packet` for end point `end`, with these [`numbers`], arrived over link `way`.
+    /// Adds the arrival over link `way` of `packet`, with these [`numbers`] and for end point
+    /// `end`.
     #[inline]
     pub(crate) fn note(&mut self, now: Time, way: u32, end: u32, numbers: u64, packet: &Packet) {
         let place = u64::from(way) << 32 | u64::from(end);
@@ -25,7 +27,7 @@ impl Trace {
         self.add(length);
     }
 
-    /// What it came to.
+    /// The final hash.
     pub(crate) const fn fingerprint(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Who sends UDP packets, and when the next one goes.
+//! UDP sources: when they send, and how long their packets are.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::scenario::{Distribution, Kind};
 
 /// A source of UDP packets.
 ///
-/// A source that is silent now and then sends its rate exactly in the time it is not: what a burst
-/// has left over when it ends counts for the next.
+/// A source with silences sends exactly at its rate during its bursts: the remainder of a burst
+/// counts for the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emitter {
-    /// When it began to send: of bursts, when the first would have begun had there been no silence.
+    /// Start of sending. For bursts, the start that a source without silences would have had.
     began: Time,
     /// Packets sent.
     sent: u64,
-    /// When this burst ends.
+    /// End of the current burst.
     until: Time,
 }
 
 impl Emitter {
-    /// A source that begins at `now`.
+    /// A source that starts at `now`.
     pub(crate) const fn new(now: Time) -> Self {
         Self { began: now, sent: 0, until: now }
     }
 
-    /// The length of the packet that is sent at the time [`next`](Self::next) said.
+    /// The length of the packet that is due at the time returned by [`next`](Self::next).
     pub(crate) fn emit(&mut self, kind: &Kind) -> Option<u32> {
         let len = match kind {
             Kind::Constant { packet, .. } | Kind::Bursts { packet, .. } => *packet,
@@ -39,7 +39,7 @@ impl Emitter {
         Some(len)
     }
 
-    /// When the next packet is sent; `None` if there is no more.
+    /// Time of the next packet; `None` after the last.
     pub(crate) fn next(&mut self, kind: &Kind, random: &mut Random) -> Option<Time> {
         match kind {
             Kind::Constant { rate, packet } => Some(self.began + spaced(self.sent, *packet, *rate)),
@@ -102,13 +102,13 @@ mod tests {
         assert_eq!(times(&kind, 4), [10, 18, 26, 34]);
     }
 
-    /// Kills: starting every burst with a packet.
+    /// Kills: a packet at the start of every burst.
     #[test]
     fn bursts_send_their_rate_in_the_time_they_are_on() {
         let ms = |n| Distribution::Constant(Duration::from_millis(n));
         let (rate, packet) = (Rate::from_mbps(1), 1_000);
         let kind = Kind::Bursts { rate, packet, on: ms(20), off: ms(100) };
-        // 8 ms apart while it is on: from 10 to 30, from 130 to 150, from 250 to 270.
+        // Packets are 8 ms apart during bursts: from 10 to 30, from 130 to 150, from 250 to 270.
         assert_eq!(times(&kind, 8), [10, 18, 26, 134, 142, 250, 258, 266]);
         let kind = Kind::Bursts { rate, packet, on: ms(3), off: ms(7) };
         assert_eq!(times(&kind, 4), [10, 32, 61, 90]);

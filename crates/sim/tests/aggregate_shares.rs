@@ -1,4 +1,4 @@
-//! How evenly each aggregate of a gateway was shared, in what a run says of it.
+//! The fairness of each aggregate of a gateway in the results of a run.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,7 +22,7 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
 }
 
-/// A policy of 2 Mbit/s for what goes to `port`.
+/// A policy of 2 Mbit/s for packets to `port`.
 fn policy(port: u16, allocation: &str, queue: &str) -> Policy {
     let rate = Rate::from_mbps(2);
     let conditioning = Conditioning {
@@ -43,7 +43,7 @@ fn policy(port: u16, allocation: &str, queue: &str) -> Policy {
     }
 }
 
-/// A flow for each of `offers`, a port and kbit/s, through a gateway with `policies`.
+/// One flow for each of `offers`, a port and a rate in kbit/s, through a gateway with `policies`.
 fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -88,7 +88,7 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     }
 }
 
-/// Kills: flows of all aggregates taken for those of each; what flows asked for left out.
+/// Kills: indices over the flows of all aggregates; indices without the flows' demands.
 #[test]
 fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
     let policies = vec![
@@ -101,9 +101,9 @@ fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
     let aggregates = results.table("aggregates").unwrap();
     let [jain, fair] = ["jain", "max_min"].map(|name| aggregates.real(name).to_vec());
     let near = |is: f64, expected: f64| (is - expected).abs() < 0.02;
-    // 0.5 and 1.5 Mbit/s: not equal, but who got less asked for no more.
+    // Rates of 0.5 and 1.5 Mbit/s are not equal, but the slower flow demands no more.
     assert!(near(jain[0], 0.8) && fair[0] > 0.99, "{jain:?} {fair:?}");
     assert!(near(jain[1], 1.0) && fair[1] > 0.99, "{jain:?} {fair:?}");
-    // The first gets all there is, which both asked for.
+    // The first flow gets the whole rate, which both demand.
     assert!(near(jain[2], 0.5) && near(fair[2], 0.5), "{jain:?} {fair:?}");
 }

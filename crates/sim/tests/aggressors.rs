@@ -1,4 +1,4 @@
-//! Senders and receivers that ignore congestion, next to honest flows under ACK control.
+//! Senders and receivers that ignore congestion, beside honest flows under ACK control.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,7 +18,7 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// A cell: the aggressors, and their network.
+/// A test cell: the aggressors and their network.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     aggressor: Aggressor,
@@ -28,19 +28,19 @@ struct Case {
     way: Direction,
     allocation: &'static str,
     release: &'static str,
-    /// Rates of the aggregate and of each aggressor.
+    /// Rate of the aggregate, and rate of each aggressor.
     rate: Rate,
     sends: Rate,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Aggressor {
-    /// TCP that sends at its rate and ignores the window.
+    /// TCP that sends at its own rate and ignores the window.
     Blind,
     Udp,
     /// A receiver that divides ACKs, with a sender that counts ACKs.
     Division,
-    /// A receiver that acknowledges data before its arrival.
+    /// A receiver that acknowledges data before it arrives.
     Optimistic,
 }
 
@@ -198,7 +198,8 @@ const BASE: Case = Case {
 
 /// Without the detection of unresponsive flows, the four honest flows have 6.7 of 16 Mbit/s here.
 ///
-/// Kills: uncalled data counted in the queue by which ACKs of other flows are held.
+/// Kills: data of unresponsive senders counted in the queue that determines how ACKs of other flows
+/// are held.
 #[test]
 fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     for way in [Direction::Up, Direction::Down] {
@@ -209,11 +210,12 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     }
 }
 
-/// The bottleneck carries all data of such a sender, as the other flows are held. If ACKs that depart at
-/// their bound counted as calls, the honest flows would have 0.79 of their share.
+/// The bottleneck carries all data of such a sender, because the ACKs of the other flows are held.
+/// If ACKs that depart at their bound counted as grants, the honest flows would have 0.79 of their
+/// share.
 ///
-/// Kills: an ACK that departs at its bound counted as a call; a flow forgiven because SACK blocks count
-/// twice.
+/// Kills: an ACK that departs at its bound counted as a grant; a flow judged responsive because
+/// SACK blocks count twice.
 #[test]
 fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate() {
     for way in [Direction::Up, Direction::Down] {
@@ -225,7 +227,7 @@ fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate()
     }
 }
 
-/// Kills: a flow with a growing window, or with retransmissions, found unresponsive.
+/// Kills: a flow with a growing window, or with retransmissions, judged unresponsive.
 #[test]
 fn without_aggressors_every_sender_responds() {
     for (way, rtt) in [(Direction::Up, 1), (Direction::Down, 100)] {
@@ -235,8 +237,8 @@ fn without_aggressors_every_sender_responds() {
     assert!(outcome(&BASE, true).ungoverned > 1_000);
 }
 
-/// Cells that cover all pairs of: aggressor, number of aggressors, round trip, direction, allocation, release
-/// rule.
+/// Cells that cover all pairs of values of: aggressor, number of aggressors, round trip, direction,
+/// allocation, release rule.
 fn pairwise() -> Vec<Case> {
     let mut open: HashSet<[(usize, usize); 2]> = HashSet::new();
     let pairs = |cell: [usize; 6]| {
@@ -250,7 +252,7 @@ fn pairwise() -> Vec<Case> {
     open.extend(all.iter().flat_map(|cell| pairs(*cell)));
     let mut drawn = Vec::new();
     for n in 0..24 {
-        // Among equally good cells, the choice varies with each round.
+        // Among equally good cells, the choice changes with each round.
         let new = |(at, cell): &(usize, &[usize; 6])| {
             let count = pairs(**cell).iter().filter(|it| open.contains(*it)).count();
             (count, (at + n * 101) * 37 % 1_440)
@@ -280,7 +282,7 @@ fn case([who, allocation, count, rtt, way, release]: [usize; 6]) -> Case {
 }
 
 impl Case {
-    /// Cells that are known to be short; `experiments/postack/aggressors.py` says why.
+    /// Cells in which the honest flows get less; `experiments/postack/aggressors.py` explains it.
     fn is_short(&self) -> bool {
         let unheld = self.aggressor == Aggressor::Optimistic || self.allocation == "partitioned";
         match self.release {

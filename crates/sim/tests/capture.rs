@@ -1,4 +1,4 @@
-//! Captures: what the simulator writes is what it did, and what others read.
+//! Captures: they show what the simulator did, and other tools can read them.
 
 #![expect(clippy::unwrap_used, clippy::as_conversions, reason = "a test may panic")]
 
@@ -27,7 +27,7 @@ fn described(record: &Record) -> Packet {
     packet
 }
 
-/// Connections with everything on, over a link that loses, and telephony of IPv6.
+/// Connections with all TCP options over a lossy link, and telephony over IPv6.
 fn busy() -> Scenario {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(200_000)) });
     scenario.run.tcp = Config::new(Profile::Linux);
@@ -50,7 +50,7 @@ fn busy() -> Scenario {
     scenario
 }
 
-/// Checksums by another library: a wrong one is an error there.
+/// Verifies checksums with an independent library.
 fn check_checksums(frame: &[u8]) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let transport = match packet.net.unwrap() {
@@ -89,7 +89,7 @@ fn check_checksums(frame: &[u8]) {
     assert_eq!(transport.0, transport.1);
 }
 
-/// Kills: a checksum that does not count the zeros of the payload.
+/// Kills: a checksum that omits the zeros of the payload.
 #[test]
 fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
     let [there, back] = captured(&busy(), [way("l", "r"), way("r", "l")]);
@@ -111,8 +111,7 @@ fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
     assert!(sack > 10 && syn >= 6 && udp > 100 && ipv6 > 100 && ect > 100, "{sack} {syn} {udp}");
 }
 
-/// The length of frames over a link is what the link counted: rates and buffers are those of what a
-/// capture shows.
+/// A link counts the bytes of the frames in a capture, so rates and buffers refer to these frames.
 ///
 /// Kills: a link that counts four bytes less for each packet; timestamps that count ten bytes.
 #[test]
@@ -126,10 +125,9 @@ fn a_link_counts_the_bytes_a_capture_shows() {
     assert_eq!(links.whole("delivered_packets")[0], u64::try_from(there.len()).unwrap());
 }
 
-/// With jitter but without leave to reorder, packets arrive in the order in which they were sent;
-/// with leave, they do not.
+/// With jitter, packets arrive in the order in which they were sent unless `reorder` is set.
 ///
-/// Kills: letting the delay of one packet alone say when it arrives.
+/// Kills: an arrival time that depends on the delay of this packet only.
 #[test]
 fn a_way_without_leave_to_reorder_keeps_the_order() {
     for reorder in [false, true] {

@@ -1,4 +1,4 @@
-//! A gateway in a network lets packets go when a gateway that is driven directly does.
+//! A gateway in a network forwards packets at the same times as a gateway that is driven directly.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,10 +25,10 @@ use tidegate_wire::{describe, pcap::Record, segment::sack};
 const LAN: PortId = gateway::Gateway::LAN;
 const WAN: PortId = gateway::Gateway::WAN;
 
-/// When, at or by which port, and the whole description of the packet.
+/// Time, port, and the complete description of the packet.
 type Passage = (Time, PortId, String);
 
-/// Hosts behind a gateway, and a server each on the other side, at different distances.
+/// Hosts behind a gateway, and one server each beyond it, at different distances.
 fn scenario(gateway: Gateway) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let end = |node: &str, side| End { node: node.to_owned(), side };
@@ -37,7 +37,7 @@ fn scenario(gateway: Gateway) -> Scenario {
         node("lan".into(), NodeKind::Router),
         node("wan".into(), NodeKind::Router),
     ];
-    // Between a gateway and its neighbours nothing takes time: what arrives there has just left.
+    // The links at the gateway have no delay, so a packet arrives at its neighbour when it departs.
     let at_once = LinkConfig::default();
     let mut links = vec![
         Link::new(end("lan", Side::Only), end("gateway", Side::Lan), at_once.clone()),
@@ -46,7 +46,8 @@ fn scenario(gateway: Gateway) -> Scenario {
     for n in 0..6_u64 {
         for (name, router, ms) in [(format!("h{n}"), "lan", 1), (format!("s{n}"), "wan", 5 + 9 * n)]
         {
-            // Jitter keeps packets from coming at the same time, where the order would be ours.
+            // Jitter keeps packets from arriving at the same time, when their order would be
+            // arbitrary.
             let config = LinkConfig {
                 delay: Duration::from_millis(ms),
                 jitter: Jitter::Uniform(Duration::from_micros(300)),
@@ -89,7 +90,7 @@ fn scenario(gateway: Gateway) -> Scenario {
     }
 }
 
-/// A packet as far as its bytes tell.
+/// The parts of a packet that its bytes determine.
 type Seen = (Packet, SackBlocks);
 
 fn passage(port: PortId) -> impl Fn(&Record) -> (Time, PortId, Seen) {
@@ -106,13 +107,13 @@ fn in_order<T>(mut passages: Vec<(Time, PortId, T)>) -> Vec<(Time, PortId, T)> {
     passages
 }
 
-/// What the gateway says of a packet that leaves.
+/// A description of a departing packet.
 fn said((packet, sack): &Seen) -> String {
     let Packet { len, key, tcp, network, dscp, ecn, .. } = packet;
     format!("{:?}", (len, key, tcp, sack, network, dscp, ecn))
 }
 
-/// The same gateway in the words of the contract of a machine.
+/// Drives the same gateway directly through the contract of a machine.
 fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> Vec<Passage> {
     let (config, policies) = (&gateway.config, gateway.policies.clone());
     let mut machine = gateway::Gateway::new(config, policies, Time::ZERO);
@@ -144,8 +145,8 @@ fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> 
     in_order(left)
 }
 
-/// Kills: not coming back at the time-out; SACK blocks that are lost on the way out, timestamps that are
-/// on the way in. A network that drains one port only does not come to an end.
+/// Kills: not calling at the timeout. SACK blocks lost on departure, or timestamps lost on arrival.
+/// A network that drains one port only does not terminate.
 #[test]
 fn packets_leave_a_gateway_in_a_network_as_they_leave_one_that_is_driven_directly() {
     for (name, gateway) in gateways() {

@@ -50,7 +50,7 @@ fn classes() -> Vec<Class> {
     vec![first, related(2, "3"), related(3, "4"), class(4)]
 }
 
-/// The port tells the class: 5001 to 5004.
+/// The destination port, 5001 to 5004, selects the class.
 fn policies(scheduler: &SchedulerSpec) -> PolicySet {
     let policy = |n: u16| {
         let port = Range { first: 5_000 + n, last: 5_000 + n };
@@ -82,7 +82,7 @@ fn gateway((victim, output): (Search, Output), marking: Option<&str>) -> Gateway
     Gateway { config, policies: policies(&scheduler) }
 }
 
-/// 12 greedy and 50 on-off flows of `ns2-2003` for 25 s, the first 5 s of which do not count.
+/// 12 greedy and 50 on-off flows of `ns2-2003` for 25 s, of which the first 5 s are warm-up.
 fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let side = |side| End { node: "edge".into(), side };
@@ -155,7 +155,7 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
     }
 }
 
-/// What a class came to after the warm-up.
+/// Results of a class after the warm-up.
 #[derive(Debug)]
 struct Came {
     late: f64,
@@ -191,8 +191,8 @@ fn came(results: &Results) -> Vec<Came> {
     (1..5).map(of).collect()
 }
 
-/// ns-2 with the authors' code has 3.9 to 4.1 % late packets of class 1, a loss of 0.97 %, D3/D2 of 2.07 to 2.10,
-/// D4/D3 of 1.82 to 1.90, and 44.9 Mbit/s in sum, over 60 s.
+/// ns-2 with the authors' code, over 60 s: 3.9 to 4.1 % late packets of class 1, and a loss of 0.97
+/// %. D3/D2 is 2.07 to 2.10, D4/D3 is 1.82 to 1.90, and the total rate 44.9 Mbit/s.
 ///
 /// Kills: rates that ignore the delay bound or the ratios; a victim that ignores loss bounds.
 #[test]
@@ -210,7 +210,7 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     assert!(ratios.iter().all(|ratio| (1.5..2.5).contains(ratio)), "{ratios:?}");
     let losses = [third.loss / second.loss, fourth.loss / third.loss];
     assert!(losses.iter().all(|ratio| (1.5..2.6).contains(ratio)), "{losses:?}");
-    // The gateway counted the same: all packets, and each promise.
+    // The gateway's own counters agree: all packets, and each promise.
     let classes = results.table("classes").unwrap();
     let sent: u64 = classes.whole("sent_packets").iter().sum();
     let dropped: u64 = classes.whole("dropped_packets").iter().sum();
@@ -241,10 +241,11 @@ fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
 const HEURISTIC: &str =
     r#"{"kind":"heuristic","tracker":"paper","interval":"100 ms","threshold":"25 kB"}"#;
 
-/// JoBS alone has 4 to 5 % late packets in the first class, at most 23 to 30 ms late, and drops 1 % of them.
+/// JoBS alone has 4 to 5 % late packets in the first class, at most 23 to 30 ms late, and drops 1 %
+/// of them.
 ///
-/// Kills: a marking that does not see the shared buffer; a delay bound that limits no class; an account with the rate
-/// that its class has at the moment.
+/// Kills: a marking that does not see the shared buffer. A delay bound that limits no class. A
+/// backlog limit computed from the momentary rate of the class.
 #[test]
 fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
     let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), 1));
@@ -255,9 +256,10 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
     assert!(came[1..].iter().all(|it| it.loss <= 0.001), "{came:?}");
 }
 
-/// The setting of `examples/guarantees.toml`. Without the marking, the losses of the four classes add up to 5 %.
+/// The setting of `examples/guarantees.toml`. Without the marking, the losses of the four classes
+/// add up to 5 %.
 ///
-/// Kills: a marking that leaves drops to the classes where all senders have ECN.
+/// Kills: a marking with which classes still drop although all senders use ECN.
 #[test]
 fn with_coverage_the_classes_hardly_drop_and_no_packet_is_late() {
     let marked = Some(r#"{"kind":"coverage"}"#);

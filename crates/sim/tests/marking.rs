@@ -105,12 +105,12 @@ fn experiment(seed: u64, queue: QdiscSpec) -> Scenario {
     }
 }
 
-/// After the warm-up.
+/// Results after the warm-up.
 #[derive(Debug)]
 struct Outcome {
     /// Drops and marks at the gateway, by reason.
     counts: Vec<(String, u64, u64)>,
-    /// Data that applications received, as a part of the data that the link carries.
+    /// Data received by applications, as a fraction of the data that the link carries.
     goodput: f64,
 }
 
@@ -119,7 +119,7 @@ impl Outcome {
         self.counts.iter().map(|(_, dropped, _)| dropped).sum()
     }
 
-    /// Drops among the packets that the link carries, and these.
+    /// Drops as a fraction of the packets that the link carries plus the drops.
     fn loss(&self) -> f64 {
         let carried = RATE.bytes_in(Duration::from_secs(20)).0 / 500;
         #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio")]
@@ -139,8 +139,8 @@ fn outcome(seed: u64, marking: Option<&str>) -> Outcome {
     Outcome { counts: counts.map(|((why, d), m)| (why.clone(), *d, *m)).collect(), goodput }
 }
 
-/// Kills: a projection without the further rounds of short round trips; windows of the flow table's other
-/// direction; a flow that is marked twice a round; a mark on the newest packet.
+/// Kills: a projection without the further rounds of short round trips. Windows of the opposite
+/// direction. A flow marked twice in a round. A mark on the newest packet.
 #[test]
 fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
     for seed in 1..3 {
@@ -150,21 +150,22 @@ fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
             let spec = format!(r#"{{"kind":"reference","tracker":"{tracker}"}}"#);
             let marked = outcome(seed, Some(&spec));
             assert_eq!(marked.dropped(), 0, "{tracker}, seed {seed}: {marked:?}");
-            // As the paper says, the link stays full.
+            // As in the paper, the link stays full.
             assert!(marked.goodput > 0.97, "{tracker}, seed {seed}: {marked:?}");
         }
     }
 }
 
-/// The projection of the paper counts one round of each flow. Those of short round trips have more.
+/// The paper's projection counts one round of each flow, but flows with short round trips have
+/// several.
 #[test]
 fn one_round_of_each_flow_is_not_enough() {
     let paper = outcome(1, Some(r#"{"kind":"reference","tracker":"paper","rounds":1}"#));
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
 }
 
-/// The record of tracked flows in a run of 12 s: false positives, missed flows, tracked flows, and whether the
-/// tracked bytes are a part of all bytes, for each interval.
+/// The record of tracked flows in a run of 12 s. For each interval: false positives, missed flows,
+/// tracked flows, and whether the tracked bytes are at most all bytes.
 fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     let queue = with_marking(spec(BUFFER), Some(spec::<MarkingSpec>(marking)));
     let mut scenario = experiment(1, queue);
@@ -188,9 +189,11 @@ fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     (2..flows.len()).map(row).collect()
 }
 
-/// A filter misses no large flow. One with many counters finds few others, and one of 3 x 8 finds most flows.
+/// A filter misses no large flow. A filter with many counters also finds few small flows; one of 3
+/// x 8 counters finds most flows.
 ///
-/// Kills: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next interval.
+/// Kills: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next
+/// interval.
 #[test]
 fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {
     let of = |buckets| {

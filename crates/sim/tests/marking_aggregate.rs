@@ -26,7 +26,7 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
 }
 
-/// A policy for all packets to the WAN, whose queue has room for `limit`.
+/// A policy for all packets to the WAN, with a queue of `limit`.
 fn policy(limit: Bytes, marking: Option<&str>, allocation: &str) -> Policy {
     let queue = spec(&format!(r#"{{"kind":"drop-tail","limit":"{} B"}}"#, limit.0));
     let conditioning = Conditioning {
@@ -98,10 +98,10 @@ fn scenario(policy: Policy) -> Scenario {
     }
 }
 
-/// After the warm-up.
+/// Results after the warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// Bytes that departed, in parts of those that the mean rate carries.
+    /// Departed bytes, as a fraction of those that the mean rate carries.
     rate: f64,
     /// Drops and marks, by reason.
     counts: Vec<(String, u64, u64)>,
@@ -130,10 +130,10 @@ impl Outcome {
 
 const REFERENCE: Option<&str> = Some("\"reference\"");
 
-/// The rate of an aggregate: tokens and the mean rate, whether or not its queue is empty now.
+/// An aggregate's service counts its tokens and its mean rate, even while its queue is empty.
 ///
-/// Kills: service that ends with the backlog, which halves the windows of a queue that is short; service without the
-/// mean rate, or at the rate of the link.
+/// Kills: service that ends with the backlog, which would halve windows although the queue is
+/// short. Service without the mean rate, or at the rate of the link.
 #[test]
 fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
     for allocation in ["fcfs", "drr", "logical-partitions", "partitioned"] {
@@ -148,7 +148,8 @@ fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
     assert!(plain.dropped() > 300, "{plain:?}");
 }
 
-/// Half a bandwidth-delay product is too little for halved windows: the rate is 97 %, and some packets overflow.
+/// Half a bandwidth-delay product is too small a buffer for halved windows. The rate is 97 %, and
+/// some packets overflow.
 #[test]
 fn below_the_bandwidth_delay_product_the_rate_is_not_halved() {
     let (plain, marked) = (outcome(50, None, "fcfs"), outcome(50, REFERENCE, "fcfs"));

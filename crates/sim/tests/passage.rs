@@ -24,7 +24,7 @@ const RATE: Rate = Rate::from_mbps(4);
 const LIMIT: u64 = 20_000;
 const PACKET: u32 = 500;
 
-/// Two hosts that send upwards through a gateway of [`RATE`], whose queue is the kind `queue`.
+/// Two hosts that send upwards through a gateway of [`RATE`] with this kind of queue.
 fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
     let node = |name: &str, kind| Node { name: name.into(), kind };
     let side = |node: &str, side| End { node: node.to_owned(), side };
@@ -98,7 +98,7 @@ fn last(results: &Results, column: &str) -> u64 {
     *series.whole(column).last().unwrap_or_else(|| panic!("no {column}"))
 }
 
-/// Kills: a dropped packet that is counted for another traffic, late, or not at all.
+/// Kills: a dropped packet counted for another traffic, too late, or not at all.
 #[test]
 fn packets_arrive_depart_drop_or_wait() {
     let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
@@ -106,7 +106,7 @@ fn packets_arrive_depart_drop_or_wait() {
     let total = |column: &str| passages.whole(column).iter().sum::<u64>();
     let drops = results.table("drops").unwrap().whole("dropped_packets");
     assert_eq!(total("dropped_packets"), drops.iter().sum::<u64>());
-    // 5 s of 4 Mbit/s, and the burst of the link: six packets.
+    // 5 s at 4 Mbit/s, plus the burst of the link: six packets.
     assert!((5_000..=5_007).contains(&total("departed_packets")));
     assert_eq!(passages.whole("arrived_packets"), [7_501, 2_501]);
     for group in ["a", "b"] {
@@ -114,7 +114,8 @@ fn packets_arrive_depart_drop_or_wait() {
         let inside = of("arrived_bytes") - of("departed_bytes") - of("dropped_bytes");
         assert!(of("waiting_bytes") == inside && (1_000..LIMIT).contains(&inside), "{inside}");
     }
-    // A departed packet waited for a full buffer: 20 kB and one packet take 41 ms, and each beyond 20 ms is late.
+    // A departed packet waited for a full buffer: 20 kB and one packet take 41 ms. A delay above 20
+    // ms is late.
     for (longest, mean) in
         passages.real("delay_max_seconds").iter().zip(passages.real("delay_mean_seconds"))
     {
@@ -125,12 +126,13 @@ fn packets_arrive_depart_drop_or_wait() {
     assert!((19_000.0..=20_500.0).contains(&waiting), "{waiting}");
 }
 
-/// Kills: a busy period that begins anew at each packet, or never.
+/// Kills: a busy period that restarts at each packet, or never.
 #[test]
 fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
     let packets =
         |from: u64, count: u64| (0..count).map(move |_| (Duration::from_millis(from), PACKET));
-    // 60 packets at once: 4 pass before the link is overdrawn, 40 find room; a pause; then 20 that all do.
+    // Of 60 packets at once, 4 pass before the link's tokens are used up, and 40 find room. After a
+    // pause, all of 20 packets pass.
     let all = packets(50, 60).chain(packets(1_050, 20)).collect();
     let quiet = Kind::Packets { packets: vec![(Duration::from_secs(4), PACKET)] };
     let results = run(&scenario(DROP_TAIL, [Kind::Packets { packets: all }, quiet]));
@@ -149,14 +151,15 @@ fn marked_packets_are_those_that_the_queue_marked() {
     let counted = results.table("drops").unwrap().whole("marked_packets").iter().sum::<u64>();
     let marked = last(&results, "a_marked_packets") + last(&results, "b_marked_packets");
     assert!(marked > 10 && marked == counted, "{marked}, {counted}");
-    // ACKs of both pass downwards; the gateway neither delays nor marks them.
+    // ACKs of both traffics pass downwards. The gateway neither delays nor marks them.
     let passages = results.table("passages").unwrap();
     assert_eq!(passages.text("direction"), ["up", "up", "down", "down"]);
     assert_eq!(passages.whole("marked_packets")[2..], [0, 0]);
     assert!(passages.real("delay_max_seconds")[2..].iter().all(|it| it.abs() < f64::EPSILON));
 }
 
-/// Kills: a row for the round that begins; a projection compared with the round it was made in.
+/// Kills: a row for the round that begins; a projection compared with the round in which it was
+/// made.
 #[test]
 fn a_round_is_compared_with_its_projection() {
     let mut one = scenario(DROP_TAIL, [Kind::Greedy, constant(1)]);
@@ -172,12 +175,12 @@ fn a_round_is_compared_with_its_projection() {
     );
     let results = run(&one);
     let rounds = results.table("rounds edge up").unwrap();
-    // 5 s have 50 rounds; the first two have no projection.
+    // 5 s contain 50 rounds; the first two have no projection.
     assert!((44..=49).contains(&rounds.rows()), "{}", rounds.rows());
     let (arrived, projected) = (rounds.whole("arrived_bytes"), rounds.whole("projected_bytes"));
     let frame = 1_500;
     for (arrived, projected) in arrived.iter().zip(projected).skip(5) {
-        // The tracker does not know of the receiver's window: it expects one segment more.
+        // The tracker does not know the receiver's window, so it expects one segment more.
         assert_eq!((*arrived, *projected), (2 * frame, 3 * frame));
     }
     let (began, expected) = (rounds.real("began_seconds"), rounds.real("projected_seconds"));

@@ -1,4 +1,4 @@
-//! ACK control in a network: what the senders of an aggregate make of it.
+//! ACK control in a network: its effect on the senders of an aggregate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ use tidegate_sim::scenario::{
     Traffic,
 };
 
-/// A class of 10 Mbit/s, and hosts 52 ms from each other of which so many send.
+/// A class of 10 Mbit/s, with this many sending hosts over a round trip of 52 ms.
 struct Case {
     signal: Option<&'static str>,
     way: Direction,
@@ -138,12 +138,12 @@ fn scenario(case: &Case) -> Scenario {
     }
 }
 
-/// Goodput in bit/s, Jain's index, mean bytes of data that wait, ACKs that are held, drops.
+/// Goodput in bit/s, Jain's index, mean bytes of waiting data, held ACKs, drops.
 #[derive(Debug)]
 struct Outcome {
     goodput: f64,
     jain: f64,
-    /// Of all packets of the aggregate, on the wire.
+    /// Rate of all packets of the aggregate, on the wire.
     rate: f64,
     data: f64,
     acks: f64,
@@ -175,7 +175,7 @@ const BUCKET: &str = r#"{ "kind": "postack", "release": "bucket" }"#;
 const VIRTUAL: &str = r#"{ "kind": "postack", "release": "virtual-queue" }"#;
 const TCR: &str = "\"tcr\"";
 
-/// Bytes of a record of a held ACK, and of the packet kept of each flow (descriptor and frame).
+/// Bytes of the record of a held ACK, and of the packet kept for each flow (descriptor and frame).
 const RECORD: f64 = 16.0;
 const KEPT: f64 = 4.0 * (128.0 + 66.0);
 
@@ -188,7 +188,7 @@ fn acks_wait_in_place_of_data_whose_bottleneck_is_behind_us() {
         let it = outcome(&case(Some(signal)));
         assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
         assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
-        // The drain of P1 keeps some more than P3.
+        // The drain of P1 keeps slightly more data than P3.
         let most = if signal == BUCKET { 0.04 } else { 0.03 };
         assert!(it.data < most * fair.data, "{signal}: {it:?}, {fair:?}");
         let all = it.data + it.acks * RECORD + KEPT;
@@ -229,8 +229,8 @@ fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_wit
     assert!(gate.jain > 0.97, "{gate:?}");
 }
 
-/// Kills: windows that are never smaller than what a SYN can offer, of which a hundred have 5 s of data under way;
-/// who is kept from sending held for modest.
+/// Kills: windows with the minimum of an unscaled SYN window, with which a hundred senders have 5 s
+/// of data in flight. Senders that the gateway holds back counted as satisfied.
 #[test]
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     let window = Some(Bytes(65_536));
@@ -262,8 +262,8 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
     }
 }
 
-/// Kills: windows that are at once as large as they may ever be, with which ten senders that begin together have
-/// twice as much on its way as the line and its buffer hold.
+/// Kills: windows that start at their maximum. Ten senders that begin together would then have
+/// twice as much data in flight as the line and its buffer hold.
 #[test]
 fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
     let case = |signal| Case { signal, way: Direction::Down, flows: 10, loss: 0, window: None };
@@ -280,8 +280,9 @@ fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
     assert!(lost(None) > 100);
 }
 
-/// Of the rate behind a queue for each flow, if four download without end while fifty get answers of 10 kB, half of the
-/// rate, over a connection that stays or one for each.
+/// The rate with ACK control, relative to that with a queue for each flow. Four endless downloads
+/// compete with fifty flows of 10 kB answers that take half of the rate. The answers use one
+/// connection, or one connection each (`reconnect`).
 fn beside_answers(reconnect: bool) -> f64 {
     let rate = |signal| {
         let way = Direction::Down;
@@ -303,15 +304,16 @@ fn beside_answers(reconnect: bool) -> f64 {
     rate(Some(GATE)) / rate(None)
 }
 
-/// Kills: leave for who has sent its last, which the link was idle for in a twentieth of the time; and for who
-/// only answers requests, a tenth.
+/// Kills: credit for senders that have sent FIN, with which the link would be idle for a twentieth
+/// of the time. Credit for application-limited senders, with which it would be idle for a tenth.
 #[test]
 fn who_will_send_nothing_is_not_waited_for() {
     let (stays, ends) = (beside_answers(false), beside_answers(true));
     assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
 
-/// Kills: windows of a part of the rate for each flow that is active, whatever the others leave of it.
+/// Kills: windows of an equal part of the rate for each active flow, without the part that other
+/// flows leave unused.
 #[test]
 fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
     let case = |signal| Case { signal, way: Direction::Up, flows: 52, loss: 0, window: None };

@@ -1,4 +1,5 @@
-//! Policies with a signal whose data waits in one place: a class of the link, or the link.
+//! Several policies with ACK control whose data waits in one queue: that of a class, or of the
+//! link.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,12 +19,12 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// What data waits for, and what its policies allow.
+/// The common queue, and the policies.
 struct Case {
-    /// Data waits in a class, of half of the link, or else for the link itself.
+    /// Data waits in a class with half of the link, otherwise for the link itself.
     class: bool,
     way: Direction,
-    /// Of each policy: its profile, and how many flows it has.
+    /// For each policy: its profile, and its number of flows.
     policies: Vec<(Rate, u32)>,
 }
 
@@ -31,7 +32,8 @@ const LINK: Rate = Rate::from_mbps(20);
 const HALF: Rate = Rate::from_mbps(10);
 const FIRST_PORT: u16 = 5_001;
 
-/// From the hosts of the LAN to those of the WAN, and a frame on either link.
+/// Delay in seconds from the LAN hosts to the WAN hosts, including the transmission of a frame on
+/// either link.
 const PATH: f64 = 0.026_5;
 
 fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
@@ -137,12 +139,12 @@ fn scenario(case: &Case) -> Scenario {
     }
 }
 
-/// What came of it after the warm-up.
+/// Results after the warm-up.
 #[derive(Debug)]
 struct Outcome {
     /// Goodput of each policy in Mbit/s.
     goodput: Vec<f64>,
-    /// For how long a packet waited here, in milliseconds on average.
+    /// Mean waiting time of a packet in the gateway, in milliseconds.
     waited: f64,
     overdue: u64,
     dropped: u64,
@@ -164,13 +166,15 @@ fn outcome(case: &Case) -> Outcome {
     }
 }
 
-/// What `policies` of a place of 10 Mbit/s come to, a class or the link, up and down.
+/// Runs `policies` with a common queue of 10 Mbit/s: a class in both directions, then the link
+/// upwards.
 fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
     for (class, way) in [(true, Direction::Up), (true, Direction::Down), (false, Direction::Up)] {
         let it = outcome(&Case { class, way, policies: policies.to_vec() });
         println!("{class} {way:?}: {it:.3?}");
         assert_eq!((it.overdue, it.dropped, it.timeouts), (0, 0, 0), "{class} {way:?}: {it:?}");
-        // What 10 Mbit/s carry of segments, less half a percent; a queue of 15 ms is 18 kB.
+        // The payload rate of full segments at 10 Mbit/s, less half a percent. A queue of 15 ms is
+        // 18 kB.
         let carried = 10.0 * 1_448.0 / 1_514.0;
         assert!(it.goodput.iter().sum::<f64>() > 0.995 * carried, "{class} {way:?}: {it:?}");
         assert!(it.waited < 15.0, "{class} {way:?}: {it:?}");
@@ -178,7 +182,8 @@ fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
     }
 }
 
-/// Kills: what was called for counted by each policy for itself; windows for the rate of the profile.
+/// Kills: outstanding credit counted by each policy separately; windows for the rate of the
+/// profile.
 #[test]
 fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_and_hardly_queue() {
     for policies in [vec![(HALF, 1), (HALF, 8)], vec![(HALF, 1); 10]] {
@@ -190,8 +195,9 @@ fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_a
     }
 }
 
-/// Kills: a place that wants no more than the policy that asks would alone; one cut down because the other asks
-/// for much; leave used by data that comes without, so that what once waited waits for good.
+/// Kills: a target for the common queue that is that of one policy alone. A policy cut down because
+/// another one requests much. Credit consumed by data that came without it, so that a standing
+/// queue never drains.
 #[test]
 fn a_policy_of_a_small_rate_has_it_beside_one_of_twice_the_rate_of_their_place() {
     let small = Rate::from_mbps(2);

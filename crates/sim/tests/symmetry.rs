@@ -1,4 +1,4 @@
-//! What must not matter: what things are called, in which order they are given, and the unit of time.
+//! Symmetries: names, the order of definitions, and the unit of time do not change results.
 
 mod networks;
 
@@ -11,8 +11,8 @@ use tidegate_core::{Bytes, Rate};
 use tidegate_sim::Results;
 use tidegate_sim::scenario::{Distribution, Kind, Probe, Scenario, Start, Traffic};
 
-/// Connections that begin one after the other, so that no two packets of different ones ever come at
-/// the same time: files and endless ones, each a group of its own with settings of its own.
+/// Connections with staggered starts, so that packets of different connections never arrive at the
+/// same time. They carry files or endless data, and each is a group with its own settings.
 fn connections() -> Scenario {
     let profiles = [Profile::Ns2, Profile::Rfc, Profile::Linux];
     let file = Kind::File { size: Distribution::Constant(Bytes(700_000)) };
@@ -31,7 +31,7 @@ fn connections() -> Scenario {
     scenario
 }
 
-/// Everything of a table but `names`, row by row, by the names in `names`.
+/// All columns of a table except `names`, row by row and sorted by the columns `names`.
 fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
     let table = results.table(table).expect("a table");
     let row = |at: usize| {
@@ -50,9 +50,10 @@ fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
     rows
 }
 
-/// Nodes, links and traffic backwards, and every name another: to the last bit the same figures.
+/// Nodes, links and traffic in reverse order, and all names changed: the results are equal bit by
+/// bit.
 ///
-/// Kills: a group whose flows begin at the first of all; the settings of the group before.
+/// Kills: a group with the flow numbers, or with the settings, of another group.
 #[test]
 fn names_and_the_order_in_which_things_are_given_change_no_figure() {
     let scenario = connections();
@@ -94,11 +95,11 @@ fn names_and_the_order_in_which_things_are_given_change_no_figure() {
     assert_eq!((first.packets, first.packet_hops), (second.packets, second.packet_hops));
 }
 
-/// Rates a quarter, delays and every time a stack knows four times as long: the same packets are
-/// sent, lost and sent again, and files take four times as long. To a millionth: a smoothed round-trip
-/// time is a whole number of nanoseconds in either.
+/// With a quarter of the rates, and four times all delays and timers, the same packets are sent,
+/// lost and retransmitted. Files take four times as long. The tolerance is a millionth, because
+/// smoothed round-trip times are whole nanoseconds in both runs.
 ///
-/// Kills: links with a delay of 10 us at least, whatever the scenario says.
+/// Kills: links with a minimum delay of 10 us.
 #[test]
 fn connections_four_times_as_slow_go_alike() {
     let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));
@@ -134,7 +135,7 @@ fn in_slow_motion(k: u32) -> Scenario {
         if let Start::At(at) = &mut group.start {
             *at *= k;
         }
-        // Timestamps tick once a millisecond whatever the unit of the scenario.
+        // The timestamp clock ticks once a millisecond in both runs.
         let mut config = Config::new(Profile::Ns2);
         let it = &mut config.details;
         for time in [

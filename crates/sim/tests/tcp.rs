@@ -1,4 +1,4 @@
-//! Connections across a network: what must come out whatever the congestion control.
+//! TCP connections across a network: properties that hold with every congestion control.
 
 mod networks;
 
@@ -12,7 +12,7 @@ use tidegate_sim::scenario::{Distribution, Kind, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Kills: an endless application that is not handed more when it runs out.
+/// Kills: an endless application that writes no more when its data runs out.
 #[test]
 fn a_greedy_connection_fills_the_link_under_every_profile() {
     for profile in [Profile::Ns2, Profile::Rfc, Profile::Linux] {
@@ -26,7 +26,7 @@ fn a_greedy_connection_fills_the_link_under_every_profile() {
     }
 }
 
-/// Kills: goodput counted at the side that sends.
+/// Kills: goodput counted at the sending side.
 #[test]
 fn files_arrive_whole_and_take_as_long_as_they_must() {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(500_000)) });
@@ -36,12 +36,12 @@ fn files_arrive_whole_and_take_as_long_as_they_must() {
     assert_eq!(transfers.whole("bytes"), [500_000; 3]);
     let flows = results.table("flows").unwrap();
     assert_eq!(flows.whole("goodput_bytes"), [500_000; 3]);
-    // 1.5 MB at 20 Mbit/s take 0.6 s.
+    // 1.5 MB take 0.6 s at 20 Mbit/s.
     let took = transfers.real("took_seconds");
     assert!(took.iter().all(|took| (0.2..1.0).contains(took)), "{took:?}");
 }
 
-/// Kills: counting a pause from the write; a connection for every burst where they share one.
+/// Kills: a pause counted from the write; a new connection for every burst although they share one.
 #[test]
 fn bursts_wait_for_their_acknowledgements_and_then_pause() {
     for reconnect in [false, true] {
@@ -49,24 +49,24 @@ fn bursts_wait_for_their_acknowledgements_and_then_pause() {
         let pause = Distribution::Constant(MS * 100);
         let mut scenario = dumbbell(1, Kind::OnOff { burst, pause, reconnect });
         scenario.traffic[0].start = Start::At(Duration::ZERO);
-        scenario.run.tcp = Config::new(Profile::Ns2); // which delays no ACK
+        scenario.run.tcp = Config::new(Profile::Ns2); // This profile delays no ACK.
         let results = run(&scenario);
         let transfers = results.table("transfers").unwrap();
         let began = transfers.real("began_seconds");
         assert!((10..20).contains(&began.len()), "{}", began.len());
-        // From one burst to the next: the burst, a way back for the ACK, and the pause.
+        // Time from one burst to the next: the burst, the delay of the ACK, and the pause.
         for (n, took) in transfers.real("took_seconds").iter().enumerate().skip(1) {
             let gap = began[n] - began[n - 1];
             let pause = gap - transfers.real("took_seconds")[n - 1];
             assert!((0.105..0.125).contains(&pause), "{n}: {pause} of {gap}, {took}");
         }
-        // A connection that is kept has a window for all of a burst; another begins with a handshake.
+        // A kept connection has a window for the whole burst. A new one begins with a handshake.
         let last = transfers.real("took_seconds")[began.len() - 1];
         assert!(if reconnect { last > 0.06 } else { last < 0.03 }, "{reconnect}: {last}");
     }
 }
 
-/// Kills: a client that does not think.
+/// Kills: a client without think time.
 #[test]
 fn web_clients_ask_think_and_ask_again() {
     let kind = Kind::Web {
@@ -78,7 +78,8 @@ fn web_clients_ask_think_and_ask_again() {
     scenario.run.duration = Duration::from_secs(20);
     let results = run(&scenario);
     let (transfers, flows) = (results.table("transfers").unwrap(), results.table("flows").unwrap());
-    // A cycle takes two round trips of 20 ms, those of slow start, and the thought: some 120 ms.
+    // A cycle takes two round trips of 20 ms, those of slow start, and the think time: about 120
+    // ms.
     assert!((500..1_200).contains(&transfers.rows()), "{}", transfers.rows());
     let arrived: u64 = transfers.whole("bytes").iter().sum();
     let goodput: u64 = flows.whole("goodput_bytes").iter().sum();
@@ -86,7 +87,7 @@ fn web_clients_ask_think_and_ask_again() {
     assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0]);
 }
 
-/// Kills: a file that waits for the one before.
+/// Kills: a file that waits for the previous one.
 #[test]
 fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     let kind = Kind::Arrivals { every: MS * 10, size: Distribution::Constant(Bytes(5_000)) };
@@ -95,11 +96,11 @@ fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     scenario.traffic[0].stop = Some(Duration::from_secs(19));
     let results = run(&scenario);
     let transfers = results.table("transfers").unwrap();
-    // 3,800 are expected, give or take three deviations of 62.
+    // 3,800 files are expected, within three standard deviations of 62.
     assert!((3_600..4_000).contains(&transfers.rows()), "{}", transfers.rows());
 }
 
-/// Kills: of two writes at one time only the first being made then.
+/// Kills: only the first of two writes at the same time being made.
 #[test]
 fn a_trace_is_written_when_it_says() {
     let writes = vec![(MS * 10, Bytes(4_000)), (MS * 500, Bytes(9_000)), (MS * 500, Bytes(1))];
@@ -111,9 +112,9 @@ fn a_trace_is_written_when_it_says() {
     assert_eq!(transfers.whole("bytes"), [4_000, 9_001]);
 }
 
-/// A stop ends what is endless, and all that was handed over still arrives.
+/// A stop ends an endless transfer, and all data already written still arrives.
 ///
-/// Kills: a stop that nobody heeds.
+/// Kills: a stop that is ignored.
 #[test]
 fn a_greedy_connection_that_is_stopped_ends() {
     let mut scenario = dumbbell(1, Kind::Greedy);
@@ -123,11 +124,11 @@ fn a_greedy_connection_that_is_stopped_ends() {
     let results = run(&scenario);
     let goodput = results.table("flows").unwrap().whole("goodput_bytes")[0];
     assert_eq!(goodput % (1 << 18), 0, "{goodput}");
-    // 2 s of 20 Mbit/s, and at most what fills the queue and a chunk more.
+    // 2 s at 20 Mbit/s, plus at most the queue and one chunk.
     assert!((4_500_000..6_500_000).contains(&goodput), "{goodput}");
 }
 
-/// Kills: flows that draw from the same seed in every run.
+/// Kills: flows that use the same seed in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(4, Kind::Greedy);
@@ -137,7 +138,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Kills: failures of which nobody hears, as those of a SYN that is not answered.
+/// Kills: failures that are not reported, such as that of an unanswered SYN.
 #[test]
 fn a_client_that_gets_no_answer_fails_and_tries_again() {
     let mut scenario = dumbbell(
@@ -148,7 +149,7 @@ fn a_client_that_gets_no_answer_fails_and_tries_again() {
             think: Distribution::Constant(MS * 1_000),
         },
     );
-    // Nothing comes back: SYNs are given up after 127 s.
+    // No packet comes back, so SYNs are given up after 127 s.
     let link = scenario.links[0].back.as_mut().unwrap();
     std::sync::Arc::make_mut(link).loss = Loss::Bernoulli(Chance::from_ppb(1_000_000_000));
     scenario.run.duration = Duration::from_secs(300);

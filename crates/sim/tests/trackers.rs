@@ -1,7 +1,8 @@
-//! The trackers of a marking, beside the windows and round trips of the senders that they track.
+//! The trackers of a marking, compared with the true windows and round trips of the senders.
 //!
-//! Six connections share a queue of 10 Mbit/s, which marks. Senders and receivers are end points of the core, so
-//! the test reads the true window, and knows when each segment was sent and acknowledged.
+//! Six connections share a marking queue of 10 Mbit/s. Senders and receivers are end points of the
+//! core, so the test reads the true window, and records when each segment was sent and
+//! acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,12 +19,12 @@ use tidegate_core::{Bytes, Rate, Time};
 
 const RATE: Rate = Rate::from_mbps(10);
 const ACCESS: Rate = Rate::from_mbps(100);
-/// The queue marks from here on, and drops at the limit.
+/// The queue marks packets above the first length, and drops them above the second.
 const MARKS_FROM: u32 = 30_000;
 const LIMIT: u32 = 150_000;
-/// Of the packets that arrive at a queue of twice `MARKS_FROM`, one in so many is marked.
+/// At a queue of twice `MARKS_FROM`, one in so many arriving packets is marked.
 const ONE_IN: u64 = 40;
-/// The beginning, in which windows are small, is not judged.
+/// Windows are small at the beginning, which is not evaluated.
 const FROM: Time = Time::from_secs(5);
 const UNTIL: Time = Time::from_secs(40);
 /// Base round-trip times, as in the experiments of the paper.
@@ -40,9 +41,9 @@ struct Sent {
     retransmission: bool,
 }
 
-/// A round as a tracker sees it, when it begins.
+/// A round as seen by a tracker, when it begins.
 struct Round {
-    /// The segment that begins it.
+    /// Index of the segment that begins the round.
     sent: usize,
     rtt: f64,
     /// In segments.
@@ -55,10 +56,10 @@ struct Conversation {
     /// Direction of the data.
     direction: Direction,
     id: FlowId,
-    /// One way between the gateway and either end.
+    /// Delay between the gateway and either end.
     delays: [Duration; 2],
     busy_until: [Time; 2],
-    /// When either end is looked at next.
+    /// Time of the next call of either end.
     timers: [Time; 2],
     tracks: Vec<Option<Track>>,
     rounds: Vec<Vec<Round>>,
@@ -124,7 +125,7 @@ impl World {
         for (n, rtt) in RTT_MS.into_iter().enumerate() {
             let host = u8::try_from(n).expect("six of them");
             let end = |net| Endpoint::v4([10, net, 0, host], 5_000);
-            // A sender is near the gateway, or far from it.
+            // A sender is near the gateway or far from it.
             let (direction, share) = [(Direction::Up, 10), (Direction::Down, 3)][n % 2];
             let near = Duration::from_millis(rtt) / 2 / share;
             world.all.push(Conversation {
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// A packet arrives at the gateway. Data waits in the queue, ACKs go on at once.
+    /// A packet arrives at the gateway. Data waits in the queue; ACKs continue at once.
     fn gateway(&mut self, specs: &[TrackerSpec], of: usize, from: usize, mut segment: Segment) {
         let conversation = &mut self.all[of];
         let (key, direction) = match from {
@@ -292,7 +293,7 @@ impl Conversation {
     /// Relative errors of the window, the round-trip time and the start of `next`, and the first two with sign.
     fn error(&self, one: &Round, next: &Round) -> Option<[f64; 5]> {
         let (first, begins) = (&self.sent[one.sent], &self.sent[next.sent]);
-        // The ACK of a retransmission may be that of the first copy.
+        // The ACK of a retransmission may belong to the first copy.
         if first.retransmission || begins.retransmission {
             return None;
         }
@@ -319,8 +320,8 @@ fn count(number: usize) -> f64 {
     real(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// Means over all rounds of all connections: window, RTT, start, and the first two with sign; the number of rounds;
-/// the number of connections that respond to marks.
+/// Means over all rounds of all connections: errors of window, RTT and start, and the first two
+/// with sign. Also the number of rounds, and of connections that respond to marks.
 fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usize)> {
     let mut world = World::new(config, specs, 3);
     world.run(specs);
@@ -338,8 +339,8 @@ fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usi
 
 /// Prints the errors of both trackers for each kind of sender.
 ///
-/// Kills: rounds that end with the ACK, without the way to the sender; a window that leaves out the bytes of the
-/// last round; samples of retransmissions; rounds by gaps.
+/// Kills: rounds that end with the ACK at the gateway, without its delay to the sender. A window
+/// without the bytes of the last round. RTT samples of retransmissions. Rounds separated by gaps.
 #[test]
 fn two_way_knows_window_rtt_and_rounds_of_new_reno_and_cubic() {
     let ecn = |profile| json!({ "profile": profile, "ecn": "classic" });

@@ -1,4 +1,4 @@
-//! Users of one trunk that sends for credit: what profiles, allocations and classes make of what it finds.
+//! Users of one trunk with credit: how policies, allocations and classes divide its rate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,31 +22,32 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// What is before a trunk, and beside it.
+/// Policies, classes and traffic of a test.
 struct Case {
     policies: Vec<Policy>,
-    /// Of the link of the gateway, which then is the bottleneck, or else the path behind it.
+    /// Classes of the gateway's link, which is then the bottleneck. Without classes, the path
+    /// beyond the link is.
     classes: Vec<Class>,
     floods: Vec<Flood>,
 }
 
-/// UDP that would fill the path: from the host of this name, to this port, as so many flows.
+/// UDP that would fill the path: the sending host, the destination port, and the number of flows.
 type Flood = (&'static str, u16, u32);
 
 const BOTTLENECK: Rate = Rate::from_mbps(10);
 const SPAN: Duration = Duration::from_secs(15);
 
-/// A frame with a management packet.
+/// Length of a frame with a management packet.
 const MANAGEMENT: f64 = 66.0;
-/// The part of what a trunk sends that is user packets: frames of 1,500 bytes, each from the IP header on
-/// 14 bytes less, VMSS 1500.
+/// The fraction of a trunk's bytes that are user packets. Frames have 1,500 bytes, which are 14
+/// less from the IP header on; VMSS is 1500.
 const USERS: f64 = 1_500.0 / (1_500.0 + MANAGEMENT * 1_486.0 / 1_500.0);
 
 fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
 }
 
-/// What tells a trunk of its share before user packets are lost.
+/// A queue that notifies the trunk of congestion before user packets are lost.
 fn telling() -> QdiscSpec {
     spec(r#"{"kind":"trunk-fifo","limit":"400 kB","threshold":32}"#)
 }
@@ -56,7 +57,7 @@ fn to_ports(first: u16, last: u16) -> Filter {
     Filter { direction: Some(Direction::Up), dst_port, ..Filter::default() }
 }
 
-/// What goes to these ports, through the trunk.
+/// A policy that sends matching packets through the trunk.
 fn policy(filter: Filter, action: Action) -> Policy {
     Policy {
         name: format!("to {}", filter.dst_port[0].first),
@@ -159,15 +160,15 @@ fn scenario(case: &Case) -> Scenario {
     }
 }
 
-/// What came of it after the warm-up, in Mbit/s of frames.
+/// Results after the warm-up, in Mbit/s of frames.
 #[derive(Debug)]
 struct Outcome {
-    /// What each flood, and each flow, had.
+    /// Rates of each flood, and of each flow.
     floods: Vec<f64>,
     flows: Vec<f64>,
-    /// All that left the gateway, and came to its peer.
+    /// Rate of all frames from the gateway that arrived at its peer.
     all: f64,
-    /// User packets that were lost behind the trunk, or in its class: what comes first finds full.
+    /// User packets lost beyond the trunk, or in its class, where queues overflow first.
     lost: u64,
 }
 
@@ -188,17 +189,18 @@ fn outcome(case: &Case) -> Outcome {
     }
 }
 
-/// Whether `is` is `expected`, but for so many percent.
+/// Checks that `is` differs from `expected` by less than `percent`.
 #[track_caller]
 fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
     let off = (is / expected - 1.0).abs() * 100.0;
     assert!(off < percent, "{is:.3} and not {expected:.3}: {off:.1} % off; {all:.3?}");
 }
 
-/// The first profile is less than its users' part of the trunk, the second more than there is.
+/// The first profile is below its users' share of the trunk, the second above the whole rate of the
+/// trunk.
 ///
-/// Kills: weights, or hosts, that are not asked where there is a trunk; packets that go past their policy; lines of the
-/// tunnel queue for members of policies, which have the same numbers in each.
+/// Kills: weights or hosts that are ignored with a trunk. Packets that bypass their policy. Flow
+/// queues of the tunnel queue indexed by members of policies, whose numbers repeat in each policy.
 #[test]
 fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_others_flow_by_flow() {
     let twice = FlowWeight { filter: to_ports(2, 2), weight: 2 };
@@ -228,7 +230,7 @@ fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_othe
     }
 }
 
-/// Kills: lines of the tunnel queue for members of policies, or for policies.
+/// Kills: flow queues of the tunnel queue for members of policies, or for whole policies.
 #[test]
 fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow() {
     let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
@@ -239,17 +241,19 @@ fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow(
     it.flows.iter().for_each(|is| near(*is, 10.0 * USERS / 4.0, 2.0, &it));
 }
 
-/// A class of this guarantee and, if that is not zero, ceiling, which tells trunks of their share.
+/// A class with this guarantee and, unless it is zero, this ceiling. Its queue notifies trunks of
+/// congestion.
 fn class(name: &str, guarantee: u64, ceiling: u64) -> Class {
     let ceiling = (ceiling > 0).then_some(Rate::from_mbps(ceiling));
     let guarantee = [Rate::from_mbps(guarantee); 2];
     Class { guarantee, ceiling: [ceiling; 2], ..Class::new(name, telling()) }
 }
 
-/// Who sends past the trunk is of the other class. What the trunk sends in the first is counted with its management
-/// packets, and there only: they are how it is told.
+/// Traffic beside the trunk is in the other class. Management packets count in the class of the
+/// trunk, because their losses and marks notify the trunk.
 ///
-/// Kills: the class of packets without one for management packets; a class that they cost nothing.
+/// Kills: management packets in the default class; management packets that do not count in their
+/// class.
 #[test]
 fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_loses_no_user_packet()
 {
@@ -274,10 +278,11 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
     }
 }
 
-/// Classes share the link, the tunnel queue what is in the trunk: a class that is promised more gets no more than that.
-/// One that is held to less needs a profile of less, or else it holds up the trunk.
+/// Classes share the link, and the tunnel queue shares the trunk. A larger guarantee of its class
+/// gives a flow no larger share of the trunk. A class with a low ceiling needs a policy with a low
+/// profile, or else it blocks the trunk.
 ///
-/// Kills: management packets always of the class of the first user packet, or of none.
+/// Kills: management packets always in the class of the first user packet, or in no class.
 #[test]
 fn classes_of_one_trunk_have_what_its_tunnel_queue_lets_go_to_each_and_the_link_is_full() {
     let pass = |port, class| of(class, policy(to_ports(port, port), Action::Pass));

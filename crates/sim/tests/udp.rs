@@ -1,4 +1,4 @@
-//! Links and queues, driven by datagrams: what theory and the order of things say must come out.
+//! Links and queues with datagrams: results agree with queueing theory and with conservation.
 
 #![expect(clippy::as_conversions, reason = "a test may panic, and compares figures")]
 
@@ -12,7 +12,7 @@ use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate};
 use tidegate_sim::scenario::{Distribution, Kind, Scenario, Start};
 
-/// Packets of 1,000 bytes that come as a Poisson process, `load` percent of the bottleneck's rate.
+/// Packets of 1,000 bytes in a Poisson process with `load` percent of the bottleneck's rate.
 fn poisson(load: u64, duration: Duration) -> Scenario {
     let service = Rate::from_mbps(20).time_for(Bytes(1_000)); // 400 us
     let mut random = Random::new(11, load);
@@ -28,10 +28,10 @@ fn poisson(load: u64, duration: Duration) -> Scenario {
     scenario
 }
 
-/// In M/D/1, rho^2 / (2 (1 - rho)) packets wait in the mean, and the mean wait is that over the rate
-/// of arrivals.
+/// In an M/D/1 queue, rho^2 / (2 (1 - rho)) packets wait on average. The mean wait is this number
+/// divided by the arrival rate.
 ///
-/// Kills: a mean over events and not over time; the packet in transmission among those that wait.
+/// Kills: a mean over events instead of time; the packet in transmission counted as waiting.
 #[test]
 fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     for load in [30_u64, 60, 80] {
@@ -48,7 +48,7 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     }
 }
 
-/// Kills: a lane that forgets to call when it has something left.
+/// Kills: a lane that is not scheduled although packets remain.
 #[test]
 fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
     let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
@@ -56,7 +56,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     scenario.traffic[0].stop = Some(Duration::from_millis(1_400));
     let results = run(&scenario);
     let links = results.table("links").unwrap();
-    // What was queued when the sources stopped takes 0.42 s more.
+    // Packets queued when the sources stop take another 0.42 s.
     assert!(links.real("utilisation")[0] > 0.88, "{:?}", links.real("utilisation"));
     let of = |name: &str| links.whole(name)[0];
     assert_eq!(of("offered_packets"), of("delivered_packets") + of("dropped_packets"));
@@ -68,7 +68,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     assert_eq!(drops.whole("dropped_packets")[0], links.whole("dropped_packets")[0]);
 }
 
-/// Kills: flows that draw from the same seed in every run.
+/// Kills: flows that use the same seed in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(5, bursts());
@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Kills: numbering the streams of random numbers by place.
+/// Kills: random streams numbered by position.
 #[test]
 fn one_source_more_changes_nothing_about_what_the_others_send() {
     let scenario = dumbbell(5, bursts());
@@ -94,9 +94,10 @@ fn one_source_more_changes_nothing_about_what_the_others_send() {
     assert_ne!(sent(&many, 0)[..5], sent(&many, 5));
 }
 
-/// Rates a third, delays and lengths of time three times as long: the same run in slow motion.
+/// With a third of the rates and three times all delays and durations, the run is the same in slow
+/// motion.
 ///
-/// Kills: rounding a transmission time anew for each packet.
+/// Kills: rounding the transmission time of each packet separately.
 #[test]
 fn the_same_run_three_times_as_slow_goes_alike() {
     let scaled = |k: u32| {

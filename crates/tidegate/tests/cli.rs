@@ -399,14 +399,10 @@ fn sim_prints_figures_that_depend_on_the_seed_alone() {
     assert!(text.contains("call     1      "), "{text}");
 }
 
-/// Of 20 Mbit/s, 12 and 4 are promised; the calls take 0.8, and the 3.2 that are left go 1 to 2. The classes have
-/// queues of FIFO here: CoDel lets a class with two flows run out of packets, and the others take its time.
+/// Of 20 Mbit/s, 12 and 4 are promised; the calls take 0.8, and the 3.2 that are left go 1 to 2.
 #[test]
 fn classes_share_the_link_of_a_simulated_gateway() {
-    let folder = Folder::new("classes");
-    let scenario = fs::read_to_string(example("sim/classes.toml")).unwrap();
-    let queues = scenario.replace("[[class]]\n", "[[class]]\nqueue = \"drop-tail\"\n");
-    let output = tidegate(&["sim", "--json", &folder.file("classes.toml", &queues)]);
+    let output = tidegate(&["sim", "--json", &example("sim/classes.toml")]);
     let groups = &json(&output)["tables"]["groups"];
     for (nth, (name, mbps)) in
         [("office", 13.067), ("guests", 6.133), ("calls", 0.8)].iter().enumerate()
@@ -485,8 +481,6 @@ fn what_is_simulated_can_be_built_unless_it_has_links() {
 /// Kills: a default queue with a flow limit of 256 KiB at any rate.
 #[test]
 fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
-    // Most time that 99 % of packets wait, in milliseconds: three or four packets of each flow.
-    let most = 75.0;
     // Each group's longest path delay without queues, in milliseconds.
     let examples: [(&str, &[(&str, f64)]); 5] = [
         ("classes", &[("office", 20.0), ("guests", 20.0), ("calls", 20.0)]),
@@ -505,7 +499,7 @@ fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
         for (nth, (group, way)) in ways.iter().enumerate() {
             assert_eq!(&groups[nth]["group"], group);
             let queued = groups[nth]["delay_p99_seconds"].as_f64().unwrap() * 1e3 - way;
-            assert!((0.0..=most).contains(&queued), "{name}: {group} waits for {queued} ms");
+            assert!((0.0..=60.0).contains(&queued), "{name}: {group} waits for {queued} ms");
         }
     }
 }

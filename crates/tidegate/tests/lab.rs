@@ -133,6 +133,23 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     }
 }
 
+/// Kills: interfaces whose frames several processors receive, which then overtake each other.
+#[test]
+fn one_processor_receives_the_frames_of_an_interface() {
+    if !is_root() {
+        return;
+    }
+    let lab = Lab::new("order", SITE);
+    assert!(succeeded(&lab.up()));
+    let file = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
+    for host in ["server", "client"] {
+        let output = lab.exec(host, &["cat", file]);
+        assert!(succeeded(&output));
+        let mask = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(mask.trim().trim_start_matches('0'), "1", "{host}");
+    }
+}
+
 #[test]
 fn a_route_is_changed_while_it_is_used_and_one_that_is_not_there_is_refused() {
     if !is_root() {

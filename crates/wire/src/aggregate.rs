@@ -1,13 +1,14 @@
-//! The messages of aggregate gateways beside the bytes of users: the header and the answer of a stream, and
-//! confirmations.
+//! Control messages between aggregate gateways: stream headers, their answers, and confirmations.
 //!
-//! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of the client if
-//! the flag says so. All numbers are in network byte order. The gateway that opens the connection to the server
-//! answers with one byte. Bytes of users follow in both directions.
+//! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of
+//! the client if the flag says so. All numbers are in network byte order. The gateway that opens
+//! the connection to the server answers with one byte. Bytes of users follow in both directions.
 //!
-//! Confirmations travel on a stream of their own, after the version (1 B): kind (1 B) and the number of a stream (8 B).
+//! Confirmations travel on a stream of their own, after the version (1 B): kind (1 B) and the
+//! number of a stream (8 B).
 //!
-//! Source: ours; `itcp` does not say how its gateways tell each other where a connection leads.
+//! Source: ours. The `itcp` papers do not specify how a gateway announces the destination of a
+//! connection to its peer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,12 +18,13 @@ pub const VERSION: u8 = 1;
 /// The protocol in the TLS handshake (ALPN, RFC 7301). Peers of different versions do not connect.
 pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
 
-/// A connection that the peer is to open.
+/// A connection that the peer is to open, as announced at the start of a stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// The server.
+    /// Address and port of the server.
     pub destination: SocketAddr,
-    /// The client, of the same family; the server sees it if the peer is told to show it.
+    /// Address and port of the client, of the same family. The server sees them if the peer is
+    /// configured to show them.
     pub client: Option<SocketAddr>,
 }
 
@@ -35,7 +37,7 @@ pub enum Bad {
     Flags(u8),
     /// A port of zero.
     Port,
-    /// Not as long as its flags say.
+    /// The length does not match the flags.
     Length,
     /// A kind of message that this version does not have.
     Kind(u8),
@@ -46,13 +48,13 @@ const IPV6: u8 = 1;
 /// The address of the client follows.
 const CLIENT: u8 = 2;
 
-/// Bytes before the addresses.
+/// Length of version and flags, which precede the addresses.
 pub const FIXED: usize = 2;
 /// Length of the longest header: two IPv6 addresses with their ports.
 pub const LONGEST: usize = FIXED + 2 * (16 + 2);
 
 impl Header {
-    /// The header as it is sent.
+    /// Encodes the header in network byte order. A client of the other address family is left out.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let client = self.client.filter(|it| it.is_ipv4() == self.destination.is_ipv4());
@@ -69,11 +71,11 @@ impl Header {
         bytes
     }
 
-    /// Length of the addresses of a header that begins like this.
+    /// Returns the length of the addresses that follow the first two bytes.
     ///
     /// # Errors
     ///
-    /// If it is of another version, or has flags that this version does not have.
+    /// If the version is not [`VERSION`], or a flag is unknown.
     pub fn rest(fixed: [u8; FIXED]) -> Result<usize, Bad> {
         let [version, flags] = fixed;
         if version != VERSION {
@@ -86,11 +88,11 @@ impl Header {
         Ok(if flags & CLIENT != 0 { 2 * address } else { address })
     }
 
-    /// The header that these bytes are.
+    /// Decodes a header from exactly these bytes.
     ///
     /// # Errors
     ///
-    /// If they are no header of this version.
+    /// If the version, the flags, the length or the port is invalid.
     pub fn decode(bytes: &[u8]) -> Result<Self, Bad> {
         let (fixed, rest) = bytes.split_first_chunk::<FIXED>().ok_or(Bad::Length)?;
         if rest.len() != Self::rest(*fixed)? {
@@ -107,7 +109,7 @@ impl Header {
     }
 }
 
-/// The address at the start of `bytes`, and the rest.
+/// Reads the address at the start of `bytes`; returns it with the remaining bytes.
 fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (ip, rest) = if ipv6 {
         let (octets, rest) = bytes.split_first_chunk::<16>()?;
@@ -125,22 +127,22 @@ fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
 pub enum Answer {
     /// The server has accepted it.
     Connected,
-    /// The server has refused it.
+    /// The server has refused the connection.
     Refused,
     /// The server cannot be reached.
     Unreachable,
     /// The server has not answered in time.
     Silent,
-    /// The peer has no room for another connection.
+    /// The peer has reached its limit of connections.
     Full,
     /// The peer may not open connections to this address.
     Forbidden,
-    /// The peer cannot use the header.
+    /// The peer cannot decode the header.
     BadHeader,
 }
 
 impl Answer {
-    /// All but `Connected`.
+    /// Every answer except `Connected`.
     pub const FAILURES: [Self; 6] = [
         Self::Refused,
         Self::Unreachable,
@@ -150,7 +152,7 @@ impl Answer {
         Self::BadHeader,
     ];
 
-    /// The answer as it is sent.
+    /// The encoded answer.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -164,14 +166,14 @@ impl Answer {
         }
     }
 
-    /// The answer that this byte is.
+    /// Decodes an answer.
     #[must_use]
     pub fn of(byte: u8) -> Option<Self> {
         let mut all = [Self::Connected].into_iter().chain(Self::FAILURES);
         all.find(|it| it.byte() == byte)
     }
 
-    /// Its name in metrics and in the log.
+    /// Label in metrics and in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -193,22 +195,22 @@ pub struct Confirmation(pub u64);
 /// Length of a confirmation.
 pub const CONFIRMATION: usize = 1 + 8;
 
-/// The kind of a confirmation; 0 is not used, so that a run of zeros is no message.
+/// The kind of a confirmation. 0 stays unused, so that a run of zeros is not a message.
 const CONFIRMED: u8 = 1;
 
 impl Confirmation {
-    /// The confirmation as it is sent.
+    /// The encoded confirmation.
     #[must_use]
     pub fn encode(self) -> [u8; CONFIRMATION] {
         let [a, b, c, d, e, f, g, h] = self.0.to_be_bytes();
         [CONFIRMED, a, b, c, d, e, f, g, h]
     }
 
-    /// The confirmation that these bytes are.
+    /// Decodes a confirmation.
     ///
     /// # Errors
     ///
-    /// If they are of another kind.
+    /// If the kind is not that of a confirmation.
     pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
         let [kind, number @ ..] = bytes;
         match kind {

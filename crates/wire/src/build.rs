@@ -6,7 +6,7 @@ use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Protocol, TcpFlags};
 
 use crate::{VlanTag, checksum, ethertype};
 
-/// A frame to be; [`bytes`](Self::bytes) makes it one.
+/// The fields of a frame; [`bytes`](Self::bytes) encodes it.
 ///
 /// ```
 /// # use tidegate_wire::build::{Frame, Link};
@@ -17,15 +17,15 @@ use crate::{VlanTag, checksum, ethertype};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// MAC address it goes to.
+    /// Destination MAC address.
     pub destination: [u8; 6],
-    /// MAC address it comes from.
+    /// Source MAC address.
     pub source: [u8; 6],
-    /// What stands between Ethernet and the network header, outermost first.
+    /// The headers between Ethernet and the network header, outermost first.
     pub link: Vec<Link>,
-    /// What comes then.
+    /// The network header and its payload protocol.
     pub network: Network,
-    /// What follows the last header.
+    /// The bytes after the last header.
     pub payload: Vec<u8>,
 }
 
@@ -40,37 +40,38 @@ pub enum Link {
     Mpls(u32),
 }
 
-/// The network header, and what is behind it.
+/// The network header and the headers inside it.
 #[derive(Clone, Debug)]
 pub enum Network {
     /// IPv4 or IPv6, as the addresses are.
     Ip(Ip),
-    /// Something else, of this ethertype.
+    /// Any other protocol, by its ethertype.
     Other(u16),
 }
 
 /// An IP header.
 #[derive(Clone, Debug)]
 pub struct Ip {
-    /// Who sends it.
+    /// Source address.
     pub src: IpAddr,
-    /// Who is to receive it; of the same version as `src`.
+    /// Destination address, of the same version as `src`.
     pub dst: IpAddr,
     /// DS codepoint.
     pub dscp: u8,
     /// ECN codepoint.
     pub ecn: Ecn,
-    /// IPv4 identification, or that of an IPv6 fragment.
+    /// Identification of the IPv4 packet or of the IPv6 fragment.
     pub identification: u16,
-    /// IPv4: nobody on the way may make fragments of it.
+    /// IPv4: the DF bit is set.
     pub whole: bool,
-    /// If it is a fragment: its offset in units of 8 bytes, and whether more follow.
+    /// Of a fragment: the offset in units of 8 bytes, and the "more fragments" flag.
     pub fragment: Option<(u16, bool)>,
     /// IPv4: options, a multiple of 4 bytes.
     pub options: Vec<u8>,
-    /// IPv6: extension headers, each its number and its bytes; in each, the first byte is filled in.
+    /// IPv6: extension headers, each with its protocol number and its bytes. Encoding overwrites
+    /// the first byte of each (next header).
     pub extensions: Vec<(u8, Vec<u8>)>,
-    /// What it carries; of a fragment that is not the first, only the protocol counts.
+    /// The transport header. Of a later fragment, only its protocol number is written.
     pub transport: Transport,
 }
 
@@ -90,9 +91,9 @@ pub enum Transport {
 /// A TCP header.
 #[derive(Clone, Debug, Default)]
 pub struct Tcp {
-    /// Port it comes from.
+    /// Source port.
     pub src: u16,
-    /// Port it goes to.
+    /// Destination port.
     pub dst: u16,
     /// Sequence number.
     pub seq: u32,
@@ -177,7 +178,7 @@ impl Frame {
         }
     }
 
-    /// Its IP header, to change; `None` if it has none.
+    /// The IP header, to change it; `None` if the frame has none.
     pub const fn ip_mut(&mut self) -> Option<&mut Ip> {
         match &mut self.network {
             Network::Ip(ip) => Some(ip),
@@ -185,7 +186,7 @@ impl Frame {
         }
     }
 
-    /// Its TCP header, to change; `None` if it has none.
+    /// The TCP header, to change it; `None` if the frame has none.
     pub const fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         match self.ip_mut() {
             Some(Ip { transport: Transport::Tcp(tcp), .. }) => Some(tcp),
@@ -199,8 +200,8 @@ impl Frame {
         self.bytes_before(0)
     }
 
-    /// All before the last so many bytes of the frame, which are zeros at the end of its payload:
-    /// lengths and checksums count them.
+    /// The frame without its last `zeros` bytes. These are zeros at the end of the payload; lengths
+    /// and checksums count them.
     #[must_use]
     pub fn bytes_before(&self, zeros: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -208,14 +209,14 @@ impl Frame {
         bytes
     }
 
-    /// [`bytes_before`](Self::bytes_before), appended to `out`.
+    /// Appends the bytes of [`bytes_before`](Self::bytes_before) to `out`.
     pub fn append_before(&self, zeros: usize, out: &mut Vec<u8>) {
         out.extend([self.destination, self.source].as_flattened());
         put(out, [self.ethertype(&self.link)]);
         self.append_behind(&self.link, zeros, out);
     }
 
-    /// Appends what comes behind an ethertype: the headers `link`, and all that they carry.
+    /// Appends the headers `link` and everything they carry.
     fn append_behind(&self, link: &[Link], zeros: usize, out: &mut Vec<u8>) {
         let Some((header, inner)) = link.split_first() else {
             return match &self.network {
@@ -242,7 +243,8 @@ impl Frame {
         }
     }
 
-    /// What stands before the headers `link` says of what comes: the first of them, or the network header.
+    /// The ethertype that announces the first header of `link`, or the network header if `link` is
+    /// empty.
     fn ethertype(&self, link: &[Link]) -> u16 {
         match (link.first(), &self.network) {
             (Some(link), _) => link.ethertype(),
@@ -291,7 +293,7 @@ impl Ip {
             [self.src, self.dst].map(|it| endpoint(it).number().to_be_bytes()).as_flattened(),
         );
         let carried = out.len();
-        // Where the number of the header that comes is to be filled in.
+        // Offset of the field that takes the number of the next header.
         let mut next = start + 6;
         for (kind, bytes) in &self.extensions {
             (out[next], next) = (*kind, out.len());
@@ -307,7 +309,7 @@ impl Ip {
         set(out, start + 4, len);
     }
 
-    /// Appends the transport header, if it is in here, and `payload`.
+    /// Appends `payload`, after the transport header unless this is a later fragment.
     fn append_carried(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
         if self.fragment.is_none_or(|(offset, _)| offset == 0) {
             self.append_segment(payload, zeros, out);
@@ -316,7 +318,7 @@ impl Ip {
         }
     }
 
-    /// Appends the transport header and `payload`, with their checksum.
+    /// Appends the transport header and `payload`, and fills in the checksum.
     fn append_segment(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
         let start = out.len();
         let field = self.transport.append(payload.len() + zeros, out);
@@ -352,7 +354,8 @@ impl Transport {
         }
     }
 
-    /// Appends the header before `payload` bytes, its checksum zero; where that is in it.
+    /// Appends the header of a segment with `payload` bytes and a checksum of zero. Returns the
+    /// offset of the checksum in the header, if it has one.
     fn append(&self, payload: usize, out: &mut Vec<u8>) -> Option<usize> {
         match self {
             Self::Tcp(tcp) => {
@@ -412,7 +415,7 @@ fn endpoint(address: IpAddr) -> Endpoint {
     }
 }
 
-/// A length field; zero for what is too long for it, as in a super-packet.
+/// The value of a length field. It is zero if `len` does not fit, as in a super-packet.
 fn word(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

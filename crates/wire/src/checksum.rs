@@ -1,4 +1,5 @@
-//! The Internet checksum: in full, incrementally, and completed where a kernel left it to a NIC.
+//! The Internet checksum: computed in full, updated incrementally, or completed where the
+//! kernel left it to a NIC.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, Network, Protocol};
@@ -17,17 +18,19 @@ pub enum Completed {
     TooDeep,
 }
 
-/// Completes the TCP and UDP checksums of a whole `frame` whose fields hold just the sum of the pseudo header, and the
-/// SCTP checksum if its field is 0, also in tunnels.
+/// Completes the checksums of a whole `frame`, also inside tunnels.
 ///
-/// That is what a Linux host hands to a virtual interface that promises checksum offload
-/// (`CHECKSUM_PARTIAL`). A finished checksum that happens to look like this keeps its value. Of
-/// damaged frames one in 65,536 is made to look sound, so this is only for ports to virtual
-/// interfaces of the same machine. Fragments are left alone: theirs is that of the whole datagram.
+/// A TCP or UDP checksum is unfinished if its field holds just the sum of the pseudo header. An
+/// SCTP checksum is unfinished if its field is 0.
+///
+/// A Linux host hands such frames to a virtual interface that promises checksum offload
+/// (`CHECKSUM_PARTIAL`). A finished checksum that happens to equal this sum keeps its value. One
+/// damaged frame in 65,536 gets a valid checksum, so call this only for virtual interfaces of the
+/// same machine. Fragments are not changed: their checksum covers the whole datagram.
 ///
 /// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`) and
-/// `Documentation/networking/checksum-offloads.rst` ("LCO"): an outer checksum is already right for the completed
-/// inner one, so the inner ones are completed first.
+/// `Documentation/networking/checksum-offloads.rst` ("LCO"). By the latter, an outer checksum is
+/// already right for the completed inner one, so the inner ones are completed first.
 pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if is_finished(frame, packet) {
         return Completed::Nothing;
@@ -44,7 +47,7 @@ pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if left { Completed::TooDeep } else { completed }
 }
 
-/// Returns `true` if the description alone shows that nothing is to be completed.
+/// Returns `true` if the descriptor alone shows that no checksum is unfinished.
 ///
 /// This covers the usual packets: TCP directly behind an IP header, and UDP without a tunnel.
 fn is_finished(frame: &[u8], packet: &Packet) -> bool {
@@ -83,7 +86,7 @@ fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
         Kind::Sctp => return segment.get(SCTP_FIELD..SCTP_FIELD + 4) == Some(&[0; 4]),
         _ => return false,
     };
-    // A UDP checksum of zero says that there is none (RFC 768).
+    // A UDP checksum of zero means that there is no checksum (RFC 768).
     let held = read(segment, field).filter(|held| *held != 0 || transport.kind == Kind::Tcp);
     held.is_some() && held == ip.pseudo_header(frame, transport.kind, segment.len())
 }
@@ -99,16 +102,18 @@ fn finish_within(frame: &mut [u8], transport: &Layer) -> bool {
     finish(datagram, transport.at, transport.at + field)
 }
 
-/// Completes the checksum of `packet` that a sender left to its interface: the sum from `start` to the end,
-/// which the field at `field` holds the pseudo header's part of; says whether it could. Where the field is at
-/// the place of SCTP's, it is that of SCTP.
+/// Completes a checksum that the sender left to its interface. It covers `packet` from `start` to
+/// the end, and its field at `field` holds the sum of the pseudo header. Returns `false` if an
+/// offset lies outside the packet.
+///
+/// At SCTP's offset (8 bytes after `start`), the field gets SCTP's CRC-32C.
 pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
     if field.checked_sub(start) == Some(SCTP_FIELD) {
         return finish_sctp(packet, start).is_some();
     }
     let Some(segment) = packet.get(start..) else { return false };
     let checksum = match !sum(0, segment) {
-        0 => u16::MAX, // that of UDP is never zero, and of TCP both mean the same
+        0 => u16::MAX, // A UDP checksum is never sent as zero, and for TCP both values are equivalent.
         checksum => checksum,
     };
     let Some(field) = packet.get_mut(field..field.saturating_add(2)) else { return false };
@@ -154,7 +159,8 @@ const fn crc_table() -> [u32; 256] {
 }
 
 /// The sum over the pseudo header of TCP, UDP or ICMPv6 (RFC 9293, section 3.1; RFC 8200, section
-/// 8.1). An IPv4 address counts in its IPv6-mapped form, whose 0xffff is a zero in this sum.
+/// 8.1). IPv4 addresses are summed in their IPv6-mapped form; its 0xffff counts as zero in one's
+/// complement.
 pub(crate) fn pseudo_header(key: &FlowKey, len: usize) -> u16 {
     let addresses = sum(0, &key.src.number().to_be_bytes());
     let addresses = sum(addresses, &key.dst.number().to_be_bytes());
@@ -162,7 +168,8 @@ pub(crate) fn pseudo_header(key: &FlowKey, len: usize) -> u16 {
     sum(sum(addresses, &len), &[0, key.protocol.0])
 }
 
-/// The one's complement sum of `start` and `bytes`, folded to 16 bits; a last odd byte is padded.
+/// The one's complement sum of `start` and `bytes`, folded to 16 bits. An odd last byte is padded
+/// with zero.
 ///
 /// Source: RFC 1071, section 1; summed in the machine's own byte order (section 2(B)).
 pub(crate) fn sum(start: u16, bytes: &[u8]) -> u16 {
@@ -182,7 +189,7 @@ pub(crate) fn add<const N: usize>(start: u16, words: [u16; N]) -> u16 {
     fold(u64::from(start) + words.into_iter().map(u64::from).sum::<u64>())
 }
 
-/// The checksum after 16 bits that it covers went from `old` to `new`.
+/// The checksum after a covered 16-bit word has changed from `old` to `new`.
 ///
 /// Source: RFC 1624, section 3, equation 3, under which a finished checksum never becomes 0xffff.
 pub(crate) fn update(checksum: u16, old: u16, new: u16) -> u16 {
@@ -202,7 +209,7 @@ fn read(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Offsets of the checksum in the headers of TCP, UDP and SCTP, and of the length of UDP.
+/// Offsets of the checksum in the headers of TCP, UDP and SCTP, and of the length field of UDP.
 const TCP_FIELD: usize = 16;
 const UDP_FIELD: usize = 6;
 const SCTP_FIELD: usize = 8;

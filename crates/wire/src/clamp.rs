@@ -1,6 +1,6 @@
-//! The largest segment that a SYN asks for, made to fit a path.
+//! MSS clamping: reduces the segment size that a SYN offers to what a path can carry.
 //!
-//! Source: RFC 4459, section 3.2; RFC 6691 (what the option counts).
+//! Source: RFC 4459, section 3.2; RFC 6691 (the bytes that the option counts).
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags};
@@ -9,9 +9,11 @@ use crate::checksum;
 use crate::option::{self, MSS};
 use crate::rewrite::Checksum;
 
-/// Has the SYN in `packet`, an IP packet with a whole checksum that `described` describes as from its first byte
-/// on, ask for segments that fit IP packets of `fits` bytes; says whether it asked for more. What is no
-/// SYN, asks for nothing, or is covered by a digest is left as it is.
+/// Reduces the MSS option of a SYN so that full segments fit into IP packets of `fits` bytes.
+/// Returns `true` if the option was larger.
+///
+/// `packet` begins with its IP header, has a finished checksum, and `described` describes it from
+/// this byte on. Packets without SYN, without the option, or with a TCP digest do not change.
 pub fn clamp_segment_size(packet: &mut [u8], described: &Packet, fits: u32) -> bool {
     try_clamp(packet, described, fits).is_some()
 }
@@ -33,10 +35,10 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
     set_segment_size(segment, most, Checksum::Finished)
 }
 
-/// Writes the segment size that a SYN asks for into its option; `None` if it has none.
+/// Writes `mss` into the MSS option; `None` if there is none.
 pub(crate) fn set_segment_size(segment: &mut [u8], mss: u16, checksum: Checksum) -> Option<()> {
     let options = segment.get(20..usize::from(segment.get(12)? >> 4) * 4)?;
-    // Of several the last counts, as in what is read.
+    // The last of several options counts, as in `describe`.
     let sizes = option::each_at(options)
         .flatten()
         .filter(|(_, kind, body)| *kind == MSS && body.len() == 2);
@@ -57,7 +59,7 @@ fn word(segment: &[u8], at: usize) -> Option<u16> {
     segment.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Bytes of a TCP header without options, which the option does not count.
+/// Length of a TCP header without options. The MSS counts neither this nor the IP header.
 const TCP: u32 = 20;
 
 const CHECKSUM: usize = 16;
@@ -104,8 +106,9 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: the headers of the other family; a checksum not followed, or as if the option stood
-        /// at an even byte; segments made larger; what is no SYN changed.
+        /// Kills: the header length of the other IP version. A checksum not updated, or updated as
+        /// if the option began at an even byte. A larger MSS than before. A packet without SYN
+        /// changed.
         #[test]
         fn a_syn_asks_for_no_more_than_fits_and_its_checksum_stays_right(
             v6 in any::<bool>(), flags in any::<u8>(), mss in 1u16.., fits in 100u32..9_000, odd in any::<bool>(),

@@ -1,7 +1,8 @@
-//! Makes a pure ACK of the headers of a data segment.
+//! Turns the headers of a data segment into a pure ACK.
 //!
-//! The TCP header keeps its place, so each header outside it states a length that is shorter by the payload. A TCP
-//! segment with a right checksum has the complement of its pseudo header as its sum. Outer checksums use that sum.
+//! The TCP header keeps its offset; every outer length field shrinks by the payload. A TCP segment
+//! with a valid checksum sums to the complement of its pseudo header, and outer checksums build on
+//! that sum.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Outer};
@@ -12,17 +13,19 @@ use crate::ethertype;
 use crate::layers::{Kind, Layer, Layers};
 use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 
-/// Makes of `head`, the first bytes of the TCP segment `frame`, a segment without payload; says
-/// whether it could. If not, `head` is as it was.
+/// Removes the payload from `head`, the first bytes of the TCP segment `frame`. Returns `false`,
+/// with `head` unchanged, if this is impossible.
 ///
-/// The lengths of IEEE 802.3, PPPoE, tunnels and IP, and the checksums, follow; sequence number and control
-/// bits are for [`rewrite`](crate::rewrite()) to say. A wrong checksum stays wrong by the same amount, so
-/// a damaged segment makes no sound ACK: for that the payload is summed, unless the sum is
-/// [left to a NIC](Checksum::Partial). In that case the checksums of outer UDP headers are made from scratch, as
-/// those of super-packets are unfinished too.
+/// The function corrects the lengths of IEEE 802.3, PPPoE, tunnels and IP, and the checksums. The
+/// caller sets sequence number and control bits with [`rewrite`](crate::rewrite()).
 ///
-/// Bytes of `head` behind the TCP header stand where `frame` has padding or a trailer. They become zero, as
-/// padding is (IEEE 802.3, section 3.2.7).
+/// A wrong checksum stays wrong by the same amount, so a damaged segment yields no valid ACK. This
+/// requires summing the payload, unless the checksum is [left to a NIC](Checksum::Partial). In that
+/// case outer UDP checksums are computed from scratch, because those of super-packets are
+/// unfinished too.
+///
+/// Bytes of `head` that become padding or a trailer of `frame` are set to zero (IEEE 802.3, section
+/// 3.2.7).
 pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {
     let (mut packet, mut outer) = (Packet::default(), None);
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -44,7 +47,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     }
     let link = LinkLengths::of(frame, starts)?;
     let mut inside = Inside::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
-    // From here on `head` changes, and nothing can fail any more.
+    // From here on `head` changes, so no later step may fail.
     head.get_mut(starts..)?.fill(0);
     shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
     for (number, layer) in others.iter().enumerate().rev() {
@@ -66,7 +69,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     link.write(head)
 }
 
-/// Returns `true` if each of the headers `others` can state that its payload ends at `starts`.
+/// Returns `true` if each header in `others` can state that its payload ends at `starts`.
 fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
     others.iter().enumerate().all(|(number, layer)| {
         let new = starts.checked_sub(layer.at).and_then(|new| u16::try_from(new).ok());
@@ -86,7 +89,8 @@ fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
     })
 }
 
-/// Makes the checksum of the TCP header at `at` that of a segment without `payload`, of `lengths` before and after.
+/// Sets the checksum of the TCP header at `at` to that of a segment without `payload`. `lengths`
+/// are the segment's length before and after.
 fn shorten_tcp(
     head: &mut [u8],
     at: usize,
@@ -95,7 +99,7 @@ fn shorten_tcp(
     checksum: Checksum,
 ) -> Option<()> {
     let tcp = header::<20>(head, at)?;
-    // A partial checksum holds the sum itself, and of the pseudo header only.
+    // A partial checksum is the uncomplemented sum of the pseudo header only.
     let flip = if checksum == Checksum::Partial { u16::MAX } else { 0 };
     let mut sum = read(tcp, CHECKSUM) ^ flip;
     if checksum == Checksum::Finished {
@@ -109,20 +113,20 @@ fn shorten_tcp(
     Some(())
 }
 
-/// All bytes behind a header, as its checksum sees them.
+/// The effect of the cut on all bytes inside a header, as that header's checksum sees them.
 struct Inside {
-    /// One's complement sum of the changes of their words.
+    /// One's complement sum of the changes of these words.
     change: u16,
-    /// Bytes from this offset on have the one's complement sum `sum` once all checksums are finished.
+    /// The bytes from this offset on sum to `sum` once all inner checksums are finished.
     from: usize,
-    /// Bytes of the old frame up to this offset are in `change`.
+    /// `change` covers the bytes of the old frame up to this offset.
     end: usize,
     sum: u16,
 }
 
 impl Inside {
-    /// The TCP segment from `at` on, which ended at the first of `ends` and now ends at the second. `ip` is the IP
-    /// header before it.
+    /// For the TCP segment at `at` behind the IP header `ip`. The first of `ends` is its old end,
+    /// the second its new one.
     fn of_tcp(frame: &[u8], ip: &Layer, ends: [usize; 2], at: usize) -> Option<Self> {
         let [end, _] = ends;
         let [old, new] = ends.map(|end| end.checked_sub(at));
@@ -132,14 +136,15 @@ impl Inside {
         Some(Self { change, from: at, end, sum })
     }
 
-    /// Notes that a word, or two, changed from `old` to `new`.
+    /// Records that one or two words changed from `old` to `new`.
     fn add(&mut self, old: u32, new: u32) {
         self.change = checksum::add(self.change, [change(old, new)]);
     }
 
-    /// Notes that the trailer behind the inner packet leaves the datagram `udp`.
+    /// Records that the trailer behind the inner packet is removed from the datagram `udp`.
     ///
-    /// Source: RFC 1071, section 2(B): behind an odd number of bytes, the bytes of a sum change places.
+    /// Source: RFC 1071, section 2(B): after an odd number of bytes, the two bytes of a sum are
+    /// swapped.
     fn leave_trailer(&mut self, frame: &[u8], udp: &Layer) {
         let trailer = frame.get(self.end..udp.end).unwrap_or_default();
         if !trailer.is_empty() {
@@ -150,7 +155,8 @@ impl Inside {
         }
     }
 
-    /// Makes the UDP header `udp` behind `ip` that of a datagram of `new` bytes, in `head` of the old `frame`.
+    /// Corrects the UDP header `udp` behind `ip` for a datagram of `new` bytes, in `head` of the
+    /// old `frame`.
     fn shorten_udp(
         &mut self,
         (frame, head): (&[u8], &mut [u8]),
@@ -179,7 +185,7 @@ impl Inside {
                 !checksum::add(between, [self.sum])
             }
         };
-        // Zero would say that there is none (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         write(header::<8>(head, udp.at)?, UDP_CHECKSUM, sum);
         *self = Self { change: change(new.into(), old), from: udp.at, end: udp.end, sum: !pseudo };
@@ -187,7 +193,7 @@ impl Inside {
     }
 }
 
-/// The one's complement sum by which a sum grows if it has `new` in place of `old`.
+/// The difference that replacing `old` by `new` makes to a one's complement sum.
 fn change(old: u32, new: u32) -> u16 {
     let ([a, b], [c, d]) = (halves(old), halves(new));
     checksum::add(0, [!a, !b, c, d])
@@ -199,14 +205,15 @@ fn shorten_v4(header: &mut [u8; 20], total: u16) {
     write(header, 10, checksum::update(read(header, 10), old, total));
 }
 
-/// The lengths before the IP header: of PPPoE and of an IEEE 802.3 frame. Each is the offset of its field and the new length.
+/// The length fields before the IP header: of PPPoE and of an IEEE 802.3 frame. Each entry is the
+/// field's offset and its new value.
 struct LinkLengths([Option<(usize, u16)>; 2]);
 
 impl LinkLengths {
-    /// The lengths of `frame` if its TCP header ends at `starts`.
+    /// The length fields of `frame` after a cut at `starts`, the end of its TCP header.
     ///
-    /// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes. RFC 1042, header
-    /// format: the length of IEEE 802.3 counts LLC, SNAP and data.
+    /// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes.
+    /// RFC 1042, header format: the length of IEEE 802.3 counts LLC, SNAP and data.
     fn of(frame: &[u8], starts: usize) -> Option<Self> {
         let length = |field: usize, behind: usize| {
             Some((field, u16::try_from(starts.checked_sub(behind)?).ok()?))
@@ -233,13 +240,13 @@ impl LinkLengths {
     }
 }
 
-/// Bytes of headers.
+/// Header lengths without options.
 const V4: u16 = 20;
 const V6: u16 = 40;
 const UDP: u16 = 8;
 /// Bytes of LLC and SNAP (RFC 1042).
 const SNAP: usize = 8;
-/// Where the checksum of UDP stands.
+/// Offset of the checksum in a UDP header.
 const UDP_CHECKSUM: usize = 6;
 /// Bytes of a PPPoE header, without PPP.
 const PPPOE: usize = 6;

@@ -87,14 +87,15 @@ fn read(
     described.err().or(frame.odd)
 }
 
-/// Offset of the PPPoE header in `frame`, if it has one.
+/// Offset of the PPPoE header in `frame`; `None` without one.
 pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     let mut frame = Cursor::new(frame, frame.len());
     link::skip(&mut frame, &mut Packet::default()).ok()?;
     Some(frame.session).filter(|at| *at > 0)
 }
 
-/// What the link-layer headers of `frame` carry: where it begins, and where it ends; and the ethertype before it.
+/// The payload of the link-layer headers of `frame`: its network protocol, its byte range, and the
+/// ethertype.
 pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
     let mut cursor = Cursor::new(frame, frame.len());
     let network = link::skip(&mut cursor, &mut Packet::default()).ok()?;

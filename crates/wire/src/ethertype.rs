@@ -1,4 +1,4 @@
-//! The ethertypes that are looked into (IEEE 802 numbers, as registered with IANA).
+//! The ethertypes that parsing recognises (IEEE 802 numbers, as registered with IANA).
 
 pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;
@@ -23,15 +23,15 @@ pub(crate) const PPPOE_DISCOVERY: u16 = 0x8863;
 /// PPPoE, session stage (RFC 2516).
 pub(crate) const PPPOE_SESSION: u16 = 0x8864;
 
-/// Below this, the field is the length of an IEEE 802.3 frame.
+/// Smaller values of the field are the length of an IEEE 802.3 frame.
 pub(crate) const SMALLEST: u16 = 0x0600;
 
-/// Whether a label stack follows.
+/// Returns `true` if a label stack follows.
 pub(crate) const fn is_mpls(ethertype: u16) -> bool {
     matches!(ethertype, MPLS | MPLS_UPSTREAM)
 }
 
-/// True for the ethertypes named here.
+/// Returns `true` for the ethertypes named here.
 pub(crate) const fn is_known(ethertype: u16) -> bool {
     matches!(
         ethertype,
@@ -47,7 +47,7 @@ pub(crate) const fn is_known(ethertype: u16) -> bool {
     ) || is_vlan(ethertype)
 }
 
-/// Whether a VLAN tag follows.
+/// Returns `true` if a VLAN tag follows.
 pub(crate) const fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
 }

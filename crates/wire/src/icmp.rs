@@ -1,6 +1,8 @@
-//! "Too big": what a sender is told whose packet fits no further, and what routers tell us.
+//! "Packet too big": builds the ICMP error for a packet that exceeds an MTU, and parses the errors
+//! of routers.
 //!
-//! Source: RFC 1191, section 4, and RFC 1812, section 4.3.2 (IPv4); RFC 4443, sections 2.4 and 3.2 (IPv6).
+//! Source: RFC 1191, section 4, and RFC 1812, section 4.3.2 (IPv4); RFC 4443, sections 2.4 and 3.2
+//! (IPv6).
 
 use std::net::IpAddr;
 
@@ -10,9 +12,12 @@ use tidegate_core::packet::{Network, Protocol};
 use crate::build::{Frame, Transport};
 use crate::checksum;
 
-/// The IP packet that tells the sender of `packet` that IP packets of `mtu` bytes fit. It comes from `from`
-/// if that is of the same family, else from where `packet` was to go. `None` if nobody is to be told: of
-/// errors, of fragments but the first, and where the sender is no single host.
+/// Builds the ICMP error that reports `mtu` to the sender of `packet`. The length includes the IP
+/// header.
+///
+/// The error comes from `from` if that is of the same IP version, else from the destination of
+/// `packet`. `None` for ICMP errors, for later fragments, and if the source is not a single host's
+/// address.
 #[must_use]
 pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Option<Vec<u8>> {
     let v4 = described.network == Network::Ipv4;
@@ -42,7 +47,7 @@ pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Opt
     frame.bytes().get(ETHERNET..).map(<[u8]>::to_vec)
 }
 
-/// Whether `packet` is an ICMP error, of which no other is told.
+/// Returns `true` for an ICMP error. No error is sent in response to one.
 fn is_error(packet: &[u8], described: &Packet) -> bool {
     let kind = || packet.get(usize::from(described.transport_offset)).copied().unwrap_or(0);
     match described.key.protocol {
@@ -52,26 +57,27 @@ fn is_error(packet: &[u8], described: &Packet) -> bool {
     }
 }
 
-/// What somebody on the way says of a UDP datagram that was too big for him.
+/// A router's report that a UDP datagram exceeded its MTU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TooBig {
-    /// The longest IP packet that fits; zero if he does not say.
+    /// The longest IP packet that fits; zero if the router does not state it.
     pub mtu: u32,
-    /// Who sent the datagram, and whom to.
+    /// Source and destination address of the datagram.
     pub ends: (IpAddr, IpAddr),
-    /// From which port to which.
+    /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// How long it was, from the IP header on.
+    /// Length of the datagram, from its IP header on.
     pub len: u32,
-    /// Its IPv4 identification.
+    /// IPv4 identification of the datagram.
     pub identification: Option<u16>,
-    /// Its UDP checksum.
+    /// UDP checksum of the datagram.
     pub checksum: u16,
-    /// Where it begins in what was read, behind the UDP header.
+    /// Offset in the ICMP packet of the quoted UDP payload.
     pub payload: usize,
 }
 
-/// Reads `packet`, an IP packet without anything behind it; `None` if it says nothing of a datagram.
+/// Parses `packet`, an IP packet without padding. `None` if it is not a valid "packet too big"
+/// error that quotes a UDP datagram.
 #[must_use]
 pub fn read_too_big(packet: &[u8]) -> Option<TooBig> {
     let v4 = packet.first()? >> 4 == 4;
@@ -134,7 +140,7 @@ fn read_v6(packet: &[u8]) -> Option<TooBig> {
     with_udp(packet, V6 + 8 + V6, too_big)
 }
 
-/// `too_big` with what the UDP header at `at` says.
+/// Completes `too_big` from the UDP header at `at`.
 fn with_udp(packet: &[u8], at: usize, too_big: TooBig) -> Option<TooBig> {
     let ports = (word(packet, at)?, word(packet, at + 2)?);
     Some(TooBig { ports, checksum: word(packet, at + 6)?, payload: at + 8, ..too_big })
@@ -144,7 +150,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Types and codes (RFC 792; RFC 4443, section 3.2).
+/// ICMP types and codes (RFC 792; RFC 4443, section 3.2).
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const PACKET_TOO_BIG: u8 = 2;
@@ -175,8 +181,8 @@ mod tests {
         frame
     }
 
-    /// Kills: a quotation that is too long or damaged; who is told exchanged with who tells; an MTU of the
-    /// wrong width; a checksum of the message without its pseudo header.
+    /// Kills: a quotation that is too long or damaged. Source and destination exchanged. An MTU of
+    /// the wrong width. A checksum without the pseudo header.
     #[test]
     fn what_one_end_says_the_other_understands() {
         for v6 in [false, true] {
@@ -210,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Kills: errors of errors, and of fragments whose ports are not there.
+    /// Kills: errors in response to errors, or to fragments without ports.
     #[test]
     fn of_errors_of_later_fragments_and_of_nobody_nothing_is_told() {
         let here = "10.0.0.9".parse().unwrap();

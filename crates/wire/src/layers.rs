@@ -1,12 +1,13 @@
-//! Lists the headers of a frame from the outside in, with those fields that change when a frame is split.
+//! Lists the headers of a frame from the outside in, with the fields that change when a frame is
+//! split.
 //!
-//! Splitting and completing checksums need more than `describe` tells. A header without a length and
-//! without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
+//! Splitting and completing checksums need more than `describe` returns. A header without a length
+//! and without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
 //! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and those named in [`tunnel`].
 //!
-//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP payload is a tunnel on any port
-//! if a valid IP header ends at this offset inside it.
+//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP
+//! payload is a tunnel on any port if a valid IP header ends at this offset inside it.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
@@ -207,12 +208,14 @@ impl Layer {
         matches!(self.kind, Kind::Tcp | Kind::Udp | Kind::Sctp)
     }
 
-    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this IP header.
+    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this
+    /// IP header.
     ///
     /// `None` if the last destination cannot be read.
     ///
-    /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5: the destination is the last
-    /// one, also where a routing header or a source route names others before it.
+    /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5. The pseudo
+    /// header has the last destination, even if a routing header or a source route names
+    /// intermediate ones.
     pub(crate) fn pseudo_header(&self, bytes: &[u8], transport: Kind, len: usize) -> Option<u16> {
         let protocol = match transport {
             Kind::Tcp => Protocol::TCP,
@@ -367,7 +370,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Tunnels in one another that are read, as `describe` does.
+/// The nesting depth of tunnels that is read, as in `describe`.
 const MOST_TUNNELS: usize = 2;
 
 /// Most layers: PPPoE, three IP headers each with a transport header, and two tunnel headers.

@@ -1,7 +1,8 @@
-//! Frames and their descriptors: what arrives is described, what was decided is written back.
+//! Frames and their descriptors: parses arriving frames, and writes decisions back into their
+//! headers.
 //!
-//! Every byte here came from strangers: nothing panics on any input, and what cannot be understood
-//! is forwarded as it came.
+//! Every byte comes from strangers. No input causes a panic, and frames that cannot be parsed are
+//! forwarded unchanged.
 
 #![forbid(unsafe_code)]
 

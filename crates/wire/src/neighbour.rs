@@ -1,8 +1,9 @@
-//! An address on a port that has none: it answers who asks for it, and finds its next hop.
+//! An own IP address on a port of the gateway: answers ARP and neighbour solicitations, and
+//! resolves the next hop.
 //!
 //! Source: RFC 826 (ARP); RFC 4861, sections 4.3, 4.4 and 7.1 (neighbour discovery).
-//! Differs: the next hop is not held for gone when it does not answer; the last answer counts until
-//! there is another. Only untagged frames are looked at.
+//! Differs: a silent next hop is not declared unreachable; its last answer stays valid until the
+//! next one. Only untagged frames are read.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -13,50 +14,50 @@ use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
 use crate::build::{Frame, Transport};
 use crate::{checksum, ethertype};
 
-/// A hardware address.
+/// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Where packets go from an address of ours.
+/// The next hop of packets from an own address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextHop {
-    /// To whoever has this address; it is asked for.
+    /// The router with this IP address; its MAC address is resolved.
     Address(IpAddr),
-    /// Here; nobody is asked.
+    /// A fixed MAC address, without resolution.
     Mac(Mac),
 }
 
-/// What a frame that came means to an address.
+/// The meaning of a received frame for an own address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Heard {
-    /// It is for others as well.
+    /// The frame also concerns other receivers, so it is forwarded.
     Others,
-    /// It was for this address, and this is the answer.
+    /// A request for this address; the frame to send in response.
     Answer(Vec<u8>),
-    /// It was for this address.
+    /// For this address, without a response.
     Nothing,
 }
 
-/// Asked again as often while there is no answer.
+/// Interval of requests while the next hop has not answered.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Asked again as often when there was one.
+/// Interval of requests after an answer.
 const REFRESH: Duration = Duration::from_secs(30);
 
 const BROADCAST: Mac = [0xff; 6];
 
-/// An address of ours with its next hop.
+/// An own address with its next hop.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
     local: IpAddr,
     mac: Mac,
     next_hop: NextHop,
     found: Option<Mac>,
-    /// When the next hop is to be asked for.
+    /// Time of the next request for the next hop.
     due: Option<Time>,
 }
 
 impl Neighbour {
-    /// The address `local`, at the port of hardware address `mac`, and its next hop.
+    /// The address `local` on the port with MAC address `mac`.
     #[must_use]
     pub const fn new(local: IpAddr, mac: Mac, next_hop: NextHop) -> Self {
         let (found, due) = match next_hop {
@@ -66,25 +67,25 @@ impl Neighbour {
         Self { local, mac, next_hop, found, due }
     }
 
-    /// The address.
+    /// The own address.
     #[must_use]
     pub const fn local(&self) -> IpAddr {
         self.local
     }
 
-    /// Its next hop.
+    /// The next hop.
     #[must_use]
     pub const fn next_hop(&self) -> NextHop {
         self.next_hop
     }
 
-    /// The hardware address of the next hop, once it is known.
+    /// The MAC address of the next hop; `None` until it is resolved.
     #[must_use]
     pub const fn found(&self) -> Option<Mac> {
         self.found
     }
 
-    /// Takes in a frame that came.
+    /// Processes a received frame.
     pub fn hear(&mut self, now: Time, frame: &[u8]) -> Heard {
         let said = match frame.get(12..14) {
             Some(kind) if kind == ethertype::ARP.to_be_bytes() => arp(frame),
@@ -108,7 +109,7 @@ impl Neighbour {
         }
     }
 
-    /// The question for its next hop, if it is due.
+    /// Returns the request for the next hop if it is due at `now`.
     pub fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
         let NextHop::Address(next_hop) = self.next_hop else { return None };
         self.due.filter(|due| *due <= now)?;
@@ -126,7 +127,7 @@ impl Neighbour {
         })
     }
 
-    /// When [`ask`](Self::ask) next has a question.
+    /// Time at which [`ask`](Self::ask) next returns a request.
     #[must_use]
     pub const fn due(&self) -> Option<Time> {
         self.due
@@ -150,8 +151,8 @@ impl Neighbour {
         }
     }
 
-    /// A message of neighbour discovery: its type and flags, and its target with the kind of its option,
-    /// which holds our hardware address.
+    /// A neighbour discovery message. `kind` and `flags` are its type and flags; `target` comes
+    /// with one link-layer address option of kind `option` that holds the own MAC address.
     fn discovery_frame(
         &self,
         to_mac: Mac,
@@ -173,22 +174,22 @@ impl Neighbour {
     }
 }
 
-/// What a message says.
+/// The content of an ARP or neighbour discovery message.
 struct Said {
-    /// Who sends it, and the hardware address it says it has.
+    /// The sender, and the MAC address it announces.
     sender: Option<(IpAddr, Mac)>,
-    /// What address it is about, and who asks for that.
+    /// The address in question; with the requester, if the message is a request.
     target: Option<(IpAddr, Option<Asks>)>,
 }
 
-/// Who asks.
+/// The requester.
 #[derive(Clone, Copy)]
 struct Asks {
     mac: Mac,
     address: IpAddr,
 }
 
-/// Ethernet and IPv4, and their lengths.
+/// Hardware type Ethernet, protocol type IPv4, and the address lengths.
 const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 fn arp(frame: &[u8]) -> Option<Said> {
@@ -208,7 +209,7 @@ fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 
     let body = [&ARP_KIND[..], &[0, operation], &sender.0, &sender.1, &target.0, &target.1];
     let mut frame = Frame::opaque(ethertype::ARP, body.concat());
     (frame.destination, frame.source) = (to, sender.0);
-    // The shortest frame of Ethernet, without its check sequence.
+    // The minimum payload of Ethernet.
     frame.payload.resize(46, 0);
     frame.bytes()
 }
@@ -218,7 +219,7 @@ const SOLICIT: u8 = 135;
 const ADVERTISE: u8 = 136;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
-/// The options that hold the hardware address of who sends, or of the target.
+/// Options with the link-layer address of the source, or of the target.
 const SOURCE: u8 = 1;
 const TARGET: u8 = 2;
 
@@ -260,7 +261,7 @@ fn discovery(frame: &[u8]) -> Option<Said> {
     }
 }
 
-/// The hardware address in the option of this kind.
+/// The MAC address in the option of this kind.
 ///
 /// Source: RFC 4861, section 4.6.
 fn option(mut options: &[u8], kind: u8) -> Option<Mac> {
@@ -277,7 +278,7 @@ fn option(mut options: &[u8], kind: u8) -> Option<Mac> {
     None
 }
 
-/// The group that is asked for an address, and the hardware address of that.
+/// The solicited-node multicast address of `address`, and its MAC address.
 ///
 /// Source: RFC 4291, section 2.7.1; RFC 2464, section 7.
 fn solicited(address: Ipv6Addr) -> (Mac, Ipv6Addr) {
@@ -309,7 +310,7 @@ mod tests {
     const OURS: Mac = [2, 0, 0, 0, 0, 0x10];
     const ROUTER: Mac = [2, 0, 0, 0, 0, 0x20];
 
-    /// Ours and the router's, over IPv4 or IPv6.
+    /// The own end and the router, over IPv4 or IPv6.
     fn pair(v6: bool) -> (Neighbour, Neighbour) {
         let [ours, router]: [IpAddr; 2] = if v6 {
             ["2001:db8::1".parse().unwrap(), "2001:db8::ff12:3456".parse().unwrap()]
@@ -324,7 +325,7 @@ mod tests {
         Time::from_secs(seconds)
     }
 
-    /// Kills: sender and target exchanged; a checksum not that of ICMPv6; an answer without the option.
+    /// Kills: sender and target exchanged. A wrong ICMPv6 checksum. An answer without the option.
     #[test]
     fn two_of_them_find_each_other() {
         for v6 in [false, true] {
@@ -356,7 +357,8 @@ mod tests {
         }
     }
 
-    /// Kills: a hop limit that is not looked at: neighbour discovery from beyond a router.
+    /// Kills: a hop limit that is not checked, so that hosts beyond a router can spoof neighbour
+    /// discovery.
     #[test]
     fn what_is_damaged_or_from_afar_is_not_heard() {
         let (mut us, mut router) = pair(true);

@@ -1,7 +1,7 @@
 //! The options of a TCP header.
 
-/// The options one after the other, each its kind and its body; `None` in place of one that
-/// contradicts its length, behind which nothing can be read.
+/// Iterates over the options, as pairs of kind and body. An option with an invalid length yields
+/// `None` and ends the iteration.
 ///
 /// Source: RFC 9293, section 3.1.
 #[inline]
@@ -9,7 +9,7 @@ pub(crate) fn each(options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> 
     each_at(options).map(|option| option.map(|(_, kind, body)| (kind, body)))
 }
 
-/// [`each`], and before its kind where its body begins.
+/// As [`each`], with the offset of the body before the kind.
 #[inline]
 pub(crate) fn each_at(mut options: &[u8]) -> impl Iterator<Item = Option<(usize, u8, &[u8])>> {
     let len = options.len();
@@ -28,7 +28,8 @@ pub(crate) fn each_at(mut options: &[u8]) -> impl Iterator<Item = Option<(usize,
     })
 }
 
-/// The body of the option whose length field is first, and what comes behind it.
+/// Splits `rest`, which begins with the length field of an option, into the body and the bytes
+/// after it.
 #[inline]
 fn body(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = rest.split_first()?;

@@ -6,38 +6,40 @@ use std::io::{self, IoSlice, Read, Write};
 
 use tidegate_core::Time;
 
-/// Writes a capture, many frames at a time; those after the last time are lost without [`finish`](Self::finish).
+/// Writes a capture in batches. Call [`finish`](Self::finish), or the last batch is lost.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    /// What waits to be written: the record header and the bytes of each frame.
+    /// The batch: the record header and the bytes of each frame.
     bytes: Vec<u8>,
-    /// Where those of each frame end, and how many zeros follow.
+    /// For each frame of the batch, the offset of its end in `bytes` and the number of zeros that
+    /// follow.
     frames: Vec<(usize, usize)>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture in `out`, which needs no buffer of its own.
+    /// Begins a capture in `out`, which need not be buffered.
     ///
     /// # Errors
     ///
-    /// If `out` cannot be written to.
+    /// If writing to `out` fails.
     pub fn new(mut out: W) -> io::Result<Self> {
         let words = [NANOSECONDS, VERSION, 0, 0, LONGEST, ETHERNET];
         out.write_all(words.map(u32::to_le_bytes).as_flattened())?;
         Ok(Self { out, bytes: Vec::new(), frames: Vec::new() })
     }
 
-    /// Adds a frame that was seen at `time`.
+    /// Adds a frame seen at `time`.
     ///
     /// # Errors
     ///
-    /// If it, or one before it, cannot be written, or is longer than the format takes (256 KiB).
+    /// If writing this or an earlier frame fails, or the frame exceeds 256 KiB, the limit of the
+    /// format.
     pub fn write(&mut self, time: Time, frame: &[u8]) -> io::Result<()> {
         self.write_before_zeros(time, frame, 0)
     }
 
-    /// Adds a frame that begins with `frame` and goes on with so many zeros.
+    /// Adds a frame that consists of `frame` and `zeros` zero bytes.
     ///
     /// # Errors
     ///
@@ -54,7 +56,7 @@ impl<W: Write> Writer<W> {
         if self.frames.len() < AT_ONCE { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what waits. The zeros are not copied together first: they are most of a capture.
+    /// Writes the batch. The zeros, most of a capture, are not copied into a buffer first.
     fn flush(&mut self) -> io::Result<()> {
         let (mut slices, mut start) = (Vec::with_capacity(2 * AT_ONCE), 0);
         for &(end, mut zeros) in &self.frames {
@@ -72,11 +74,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the capture and gives back what it was written to.
+    /// Writes the last batch and returns the output.
     ///
     /// # Errors
     ///
-    /// If what waits cannot be written.
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         self.out.flush()?;
@@ -99,11 +101,11 @@ fn write_all(out: &mut impl Write, mut slices: &mut [IoSlice<'_>]) -> io::Result
 /// A frame of a capture.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// When it was seen.
+    /// The capture time.
     pub time: Time,
     /// Its length on the wire.
     pub len: u32,
-    /// Its bytes, or the first of them.
+    /// The captured bytes, from the start of the frame.
     pub bytes: Vec<u8>,
 }
 
@@ -116,11 +118,11 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens the capture in `from`, which had better be buffered.
+    /// Opens the capture in `from`, which should be buffered.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not a classic pcap file with Ethernet frames.
+    /// If reading fails, or this is not a classic pcap file of Ethernet frames.
     pub fn new(mut from: R) -> io::Result<Self> {
         let mut header = [[0; 4]; 6];
         from.read_exact(header.as_flattened_mut())?;
@@ -147,7 +149,7 @@ impl<R: Read> Reader<R> {
     fn read(&mut self) -> io::Result<Option<Record>> {
         let mut header = [[0; 4]; 4];
         let bytes = header.as_flattened_mut();
-        // The end of the file is an end only between two records.
+        // Only an end of file between two records ends the capture.
         if self.from.read(&mut bytes[..1])? == 0 {
             return Ok(None);
         }
@@ -179,14 +181,14 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 /// Major 2, minor 4, each 16 bits.
 const VERSION: u32 = 4 << 16 | 2;
-/// What tcpdump captures at most (its MAXIMUM_SNAPLEN).
+/// The largest snapshot length of tcpdump (`MAXIMUM_SNAPLEN`).
 const LONGEST: u32 = 262_144;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u32 = 1;
 const SECOND: u64 = 1_000_000_000;
-/// How many frames are written at a time: no more slices than Linux takes at once (IOV_MAX).
+/// Frames in a batch. Each needs two slices, and Linux takes 1,024 in one call (`IOV_MAX`).
 const AT_ONCE: usize = 512;
-/// As many as most frames have.
+/// Enough zeros for most frames.
 static ZEROS: [u8; 1 << 11] = [0; 1 << 11];
 
 #[cfg(test)]
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!((records.len(), records[1].bytes.len()), (2, 0));
     }
 
-    /// Takes a few bytes at a time, and is interrupted before.
+    /// Accepts a few bytes at a time. The flag: the next call is interrupted first.
     #[derive(Default)]
     struct Slow(Vec<u8>, bool);
 
@@ -228,8 +230,8 @@ mod tests {
         }
     }
 
-    /// Kills: a writer that takes what is written at once for all, that writes something twice, that
-    /// loses what waits at the end.
+    /// Kills: a writer that takes a partial write for a complete one, that writes bytes twice, or
+    /// that loses the last batch.
     #[test]
     fn all_frames_come_whole_and_in_order_however_little_is_taken_at_once() {
         let zeros = |n: usize| [0, 1, 2_048, 2_049, 9_000][n % 5];

@@ -1,4 +1,4 @@
-//! Descriptor to bytes: what was decided about a packet is written into its headers.
+//! Writes changed fields of a descriptor into the headers of its frame.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags, TcpSegment};
@@ -8,22 +8,24 @@ use crate::clamp::set_segment_size;
 use crate::describe::timestamps_at;
 use crate::segment::packet_options;
 
-/// What the TCP checksum field of a frame holds.
+/// The content of a TCP checksum field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksum {
-    /// The checksum, as on every wire.
+    /// The complete checksum, as on the wire.
     Finished,
-    /// The sum of the pseudo header, the rest being left to a NIC (Linux: `CHECKSUM_PARTIAL`).
+    /// Only the sum of the pseudo header; a NIC adds the rest (Linux: `CHECKSUM_PARTIAL`).
     Partial,
 }
 
-/// Writes DSCP, ECN, and of TCP sequence and acknowledgement number, control bits, window, timestamps and
-/// the segment size a SYN asks for of `packet` into its frame.
+/// Writes the fields of `packet` into its frame.
 ///
-/// `head` is what was described, or at least its headers. Only fields that differ are touched, and
-/// checksums follow incrementally: a right one stays right, a wrong one wrong by the same amount.
-/// A TCP header that a digest covers is left as it is, whatever `packet` says, and timestamps and
-/// segment size are written only where there are some.
+/// These are DSCP and ECN, and of TCP the sequence and acknowledgement number, control bits,
+/// window, timestamps, and the segment size of a SYN.
+///
+/// `head` is the part of the frame that was described, at least its headers. Only fields that
+/// differ are written, and checksums are updated incrementally: a wrong checksum stays wrong by the
+/// same amount. A TCP header under a digest does not change. Timestamps and segment size are
+/// written only if the header has these options.
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {
@@ -89,7 +91,7 @@ fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
     }
 }
 
-/// Options may begin at an odd byte; words of the checksum never do.
+/// Options may begin at an odd byte, but checksum words are always aligned to even bytes.
 fn write_timestamps(
     head: &mut [u8],
     packet: &Packet,
@@ -115,7 +117,7 @@ fn write_timestamps(
     Some(())
 }
 
-/// The words of a number, in the order of the wire.
+/// The two 16-bit words of a number, high word first.
 pub(crate) const fn halves(number: u32) -> [u16; 2] {
     let [a, b, c, d] = number.to_be_bytes();
     [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]

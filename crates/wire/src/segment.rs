@@ -1,4 +1,4 @@
-//! The segments of end points, to frames and back.
+//! Converts the segments of TCP end points to frames and back.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,8 @@ use tidegate_core::tcp::Segment;
 use crate::build::Frame;
 use crate::option::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 
-/// The frame that carries `segment` with this payload, whose length is that of the segment's.
+/// The frame that carries `segment` and `payload`. The payload has the length that the segment
+/// states.
 #[must_use]
 pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u8>) -> Frame {
     let mut frame = Frame { payload, ..Frame::tcp(src, dst) };
@@ -25,7 +26,8 @@ pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u
     frame
 }
 
-/// The segment in `frame`, which `packet` describes, and its payload; `None` if there is none.
+/// The TCP segment in `frame` and its payload; `None` if `packet`, its descriptor, has no TCP
+/// header.
 #[must_use]
 pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])> {
     let header = packet.tcp?;
@@ -35,8 +37,8 @@ pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])>
     Some((Segment { header, sack: sack(frame, packet), ecn: packet.ecn }, payload))
 }
 
-/// What the frame that begins with `head` acknowledges selectively; `packet` describes it. None if
-/// its header says there is none: then not a byte is read.
+/// The SACK blocks in the frame that begins with `head` and has the descriptor `packet`. Without
+/// SACK in the descriptor, no byte is read.
 #[must_use]
 pub fn sack(head: &[u8], packet: &Packet) -> SackBlocks {
     let has = packet.tcp.is_some_and(|tcp| tcp.has_sack);
@@ -63,7 +65,7 @@ pub fn options(segment: &Segment) -> Vec<u8> {
         options.extend([MSS, 4]);
         options.extend(header.mss.to_be_bytes());
     }
-    // Permission for SACK stands where the padding of timestamps would.
+    // SACK-permitted takes the place of the padding of timestamps.
     let permitted = if syn && header.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
     if let Some((value, echo)) = header.timestamps {
         options.extend(permitted);
@@ -88,7 +90,7 @@ pub fn options(segment: &Segment) -> Vec<u8> {
     options
 }
 
-/// The blocks among `options`; more than four cannot be.
+/// The SACK blocks among `options`. A TCP header has room for four.
 fn sack_blocks(options: &[u8]) -> SackBlocks {
     let mut blocks = SackBlocks::default();
     let found = option::each(options).flatten().filter(|(kind, _)| *kind == SACK);

@@ -1,4 +1,4 @@
-//! IP packets made of one that is longer: a super-packet cut into what it stands for, and fragments.
+//! Splits IP packets: a super-packet into segments, and a packet into fragments.
 
 use tidegate_core::packet::TcpFlags;
 
@@ -9,15 +9,16 @@ use crate::vlan::VlanTag;
 
 /// Splits a super-packet into frames with at most `size` bytes of payload each.
 ///
-/// Each frame gets the right lengths, numbers and checksums in all its headers, also in those of tunnels. The payload
-/// is that of the innermost TCP or UDP header. `transport` is the offset of this header, if the kernel gives it. The
-/// checksums of `frame` may be unfinished.
+/// Each frame gets the right lengths, numbers and checksums in all its headers, also in those of
+/// tunnels. The payload is that of the innermost TCP or UDP header. `transport` is the offset of
+/// this header, if the kernel gives it. The checksums of `frame` may be unfinished.
 ///
-/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets. Also `None` if the headers
-/// of all frames together are more than 16 times as long as the super-packet.
+/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets. Also
+/// `None` if the headers of all frames together are more than 16 times as long as the super-packet.
 ///
-/// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and `gre_gso_segment`: FIN and PSH
-/// are of the last, CWR of the first; an outer UDP checksum of zero stays zero.
+/// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and
+/// `gre_gso_segment`. Only the last segment has FIN and PSH, only the first has CWR. An outer UDP
+/// checksum of zero stays zero.
 #[must_use]
 pub fn frames(frame: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
     cut(frame, &Layers::of_frame(frame, transport), size)
@@ -31,9 +32,11 @@ pub fn segments(packet: &[u8], size: u16, transport: Option<usize>) -> Option<Ve
 
 /// Returns `true` if Linux can split this super-packet from a packet socket.
 ///
-/// It can if only Ethernet and VLAN tags precede the IP header, and if the transport header follows it directly.
+/// It can if only Ethernet and VLAN tags precede the IP header, and if the transport header follows
+/// it directly.
 ///
-/// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb`: the header has no word for a tunnel.
+/// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb`: the header cannot describe
+/// a tunnel.
 #[must_use]
 pub fn has_plain_headers(frame: &[u8], transport: Option<usize>) -> bool {
     let tags = std::iter::successors(Some(0), |at| Some(at + VlanTag::LEN));
@@ -146,14 +149,14 @@ fn set_checksum(piece: &mut [u8], transport: &Layer, ip: &Layer) -> Option<()> {
     set(piece, field, 0)?;
     let before = ip.pseudo_header(piece, transport.kind, piece.len() - transport.at)?;
     let checksum = match !checksum::sum(before, piece.get(transport.at..)?) {
-        0 if udp => u16::MAX, // zero would say that there is none (RFC 768)
+        0 if udp => u16::MAX, // Zero would mean that there is no checksum (RFC 768).
         checksum => checksum,
     };
     set(piece, field, checksum)
 }
 
-/// The fragments of the IPv4 packet `packet`, each of at most `fits` bytes; `None` if it may not be
-/// fragmented, is not IPv4, or there is no room for eight bytes of it.
+/// Splits an IPv4 packet into fragments of at most `fits` bytes. `None` if it has DF set, is not
+/// IPv4, or if `fits` leaves no room for eight bytes of payload.
 ///
 /// Source: RFC 791, section 3.2. A fragment may be fragmented again.
 #[must_use]
@@ -186,13 +189,13 @@ pub fn fragments(packet: &[u8], fits: usize) -> Option<Vec<Vec<u8>>> {
     (0..count).map(cut).collect()
 }
 
-/// Whether `packet` says that nobody on the way may make fragments of it: always of IPv6.
+/// Returns `true` if routers must not fragment `packet`: IPv4 with DF set, and IPv6.
 #[must_use]
 pub fn may_not_be_fragmented(packet: &[u8]) -> bool {
     packet.first().is_none_or(|it| it >> 4 != 4) || packet.get(6).is_none_or(|it| it & 0x40 != 0)
 }
 
-/// The header of all fragments but the first: of the options, those that say so are in each.
+/// The header of all fragments but the first. It keeps only the options with the copied flag.
 fn later_header(header: &[u8]) -> Vec<u8> {
     let (fixed, mut options) = header.split_at(20);
     let mut later = fixed.to_vec();
@@ -236,8 +239,9 @@ fn set(packet: &mut [u8], at: usize, word: u16) -> Option<()> {
     Some(())
 }
 
-/// Bytes of headers in all frames of a super-packet, for each of its bytes. A forged one with long headers and segments
-/// of one byte would take hundreds of megabytes. Real segments are as long as their headers at least: at most one.
+/// Limit of all header bytes together, as a multiple of the super-packet's length. A forged
+/// super-packet with long headers and segments of one byte would otherwise take hundreds of
+/// megabytes. Real segments are at least as long as their headers, so their ratio is at most one.
 const MOST_HEADERS: usize = 16;
 
 /// Bytes of headers.
@@ -250,15 +254,16 @@ const TCP: usize = 20;
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
-/// Bytes that the lengths of PPPoE (RFC 2516, section 4) and of GTP-U (3GPP TS 29.281, section 5.1) do not count.
+/// Header bytes that the length fields of PPPoE (RFC 2516, section 4) and of GTP-U (3GPP TS 29.281,
+/// section 5.1) do not count.
 const PPPOE: usize = 6;
 const GTP: usize = 8;
 
-/// Of the word with the offset of a fragment: the offset in units of 8 bytes, and that more follow.
+/// Bits of the fragment offset word: the offset in units of 8 bytes, and "more fragments".
 const OFFSET: u16 = 0x1fff;
 const MORE: u16 = 0x2000;
 
-/// An IPv4 option with this bit is in every fragment.
+/// The copied flag of an IPv4 option: every fragment has the option.
 const COPIED: u8 = 0x80;
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! What two ends of a trunk say to each other, in datagrams of one UDP 5-tuple.
+//! The protocol between the two ends of a trunk: authenticated UDP datagrams of one 5-tuple.
 //!
-//! A management packet is the segment of a management connection without its payload, in a datagram that
-//! only somebody with the trunk's key can make, that is taken once, and only in the run of both gateways
-//! it was made for. Where both ends say so, user packets travel in datagrams that are sealed in the same
-//! way; [`admit`] says which of them come in, and [`PathMtu`] how long they may be. [`Session`] says how; [`message`] has the layout.
+//! A management packet is a segment of a management connection without its payload. Only a holder
+//! of the trunk's key can make its datagram. The receiver accepts each datagram once, and only in
+//! the session it was made for.
+//!
+//! If both ends are configured so, user packets travel in datagrams with the same authentication.
+//! [`admit`] decides which of them may be forwarded, and [`PathMtu`] limits their length.
+//! [`Session`] has the session protocol, [`message`] the layout.
 
 mod envelope;
 mod inner;

@@ -1,16 +1,18 @@
-//! Recognises IP packets in unencrypted tunnels: which tunnel header follows, and where the inner headers begin.
+//! Recognises IP packets in unencrypted tunnels: the kind of the tunnel header, and the offset of
+//! the inner headers.
 //!
-//! A port number proves nothing. An inner packet counts only if its IPv4 header checksum or its IPv6
-//! length holds, and if every field of the tunnel header that the standard fixes has its value.
+//! A port number proves nothing. An inner packet counts only if its IPv4 header checksum or its
+//! IPv6 length is right. Every fixed field of the tunnel header must also have the value that its
+//! standard requires.
 //!
-//! `bytes` always begins behind the outer IP header or the label stack. They may be the first part of
-//! a packet, of which `left` bytes follow in all.
+//! `bytes` always begins behind the outer IP header or the label stack. They may be the first part
+//! of a packet, of which `left` bytes follow in all.
 //!
-//! Source: RFC 2003, RFC 2473, RFC 2784, RFC 2890, RFC 7348, RFC 8926, RFC 2661 and RFC 4448. [`TunnelKind`] says of which
-//! kind each is.
+//! Source: RFC 2003, RFC 2473, RFC 2784, RFC 2890, RFC 7348, RFC 8926, RFC 2661 and RFC 4448.
+//! [`TunnelKind`] assigns them to the kinds.
 //!
-//! Differs: keepalives, control messages and inner packets without IP are not tunnelled IP. The outer
-//! headers describe these.
+//! Differs: keepalives, control messages and inner packets without IP are not tunnelled IP. Their
+//! descriptors are those of the outer headers.
 
 mod gtp;
 mod inner;
@@ -26,12 +28,13 @@ pub(crate) struct Inside {
     pub(crate) kind: TunnelKind,
     /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow have the same number.
     pub(crate) id: Option<u32>,
-    /// Bytes of the tunnel header, with its UDP header: where the inner IP or Ethernet header begins.
+    /// Length of the tunnel header, including its UDP header: the offset of the inner IP or
+    /// Ethernet header.
     pub(crate) header: usize,
     pub(crate) carries: Carries,
     /// Version of the inner IP header.
     pub(crate) network: Network,
-    /// Where the inner IP header begins.
+    /// Offset of the inner IP header.
     pub(crate) offset: usize,
     /// VLAN of the inner Ethernet header, or [`NO_VLAN`](tidegate_core::packet::NO_VLAN).
     pub(crate) vlan: u16,
@@ -49,9 +52,11 @@ pub(crate) enum Carries {
 }
 
 impl Inside {
-    /// Returns `true` if ACKs inside may be made, merged and cut. Otherwise they are held whole.
+    /// Returns `true` if ACKs inside may be created, merged and cut. Otherwise they are held as
+    /// whole frames.
     ///
-    /// Only the lengths and checksums of these kinds are corrected when an ACK changes its length.
+    /// An ACK that changes its length requires corrected lengths and checksums, which is
+    /// implemented for these kinds only.
     pub(crate) const fn may_edit(&self) -> bool {
         let kind = matches!(
             self.kind,
@@ -91,9 +96,9 @@ pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     }
 }
 
-/// The packet inside the IP packet whose payload is `bytes`, of `protocol`.
+/// Parses the payload `bytes` of an IP packet with this `protocol` as a tunnel.
 ///
-/// `None` if the payload is no tunnel. The payload must not be a fragment.
+/// `None` if it is no tunnel. The packet must not be a fragment.
 #[inline]
 pub(crate) fn inside(protocol: Protocol, bytes: &[u8], left: usize) -> Option<Inside> {
     match protocol {

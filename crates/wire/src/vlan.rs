@@ -1,4 +1,4 @@
-//! A VLAN tag, as it stands in a frame or travels beside it in the kernel's metadata.
+//! A VLAN tag, inside a frame or beside it in the kernel's metadata.
 
 use crate::ethertype;
 
@@ -12,7 +12,7 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
-    /// Bytes it takes in a frame.
+    /// Length of the tag in a frame.
     pub const LEN: usize = 4;
 
     /// The 802.1Q tag of this VLAN, priority zero.
@@ -29,8 +29,9 @@ impl VlanTag {
         ethertype::is_vlan(tag.tpid).then_some(tag)
     }
 
-    /// Tags the frame that begins [`LEN`](Self::LEN) bytes into `buffer`; it then begins at the
-    /// first. Does nothing and says `false` if that is no Ethernet frame.
+    /// Inserts the tag into the frame that begins at offset [`LEN`](Self::LEN) of `buffer`. The
+    /// tagged frame begins at offset 0. Returns `false`, without a change, if the buffer is too
+    /// short for an Ethernet frame.
     #[must_use]
     pub fn push(self, buffer: &mut [u8]) -> bool {
         if buffer.len() < Self::LEN + MACS + 2 {
@@ -43,5 +44,5 @@ impl VlanTag {
     }
 }
 
-/// Destination and source address, before which no tag stands.
+/// Bytes of the destination and source address, which precede the tag.
 const MACS: usize = 12;

@@ -176,7 +176,7 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     let links = [vec![], vec![tag(0x8100)], vec![tag(0x88a8), tag(0x8100)], vec![Link::Pppoe(9)]];
     for (name, (frame, hop_limit), expected) in table() {
         for link in &links {
-            // Inside a session there is IP alone.
+            // Only IP is allowed inside a PPPoE session.
             if hop_limit.is_none() && matches!(link.first(), Some(Link::Pppoe(_))) {
                 continue;
             }
@@ -188,7 +188,8 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     }
 }
 
-/// Kills: the IP address in place of the station; the station alone for forwarded packets.
+/// Kills: the IP address used instead of the station's MAC address; only the MAC address used for
+/// forwarded packets.
 #[test]
 fn a_source_is_a_station_or_a_host_behind_a_router() {
     let source = |(frame, hop_limit): Sample, station: u8| {

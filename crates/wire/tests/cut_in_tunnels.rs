@@ -15,7 +15,7 @@ enum Kind {
     Gretap,
     Vxlan,
     Geneve,
-    /// Not to be edited.
+    /// Tunnels that must not be edited.
     GreNumber,
     GtpU,
 }
@@ -90,8 +90,8 @@ fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     cases
 }
 
-/// Kills: a length or checksum of one header, an inner IPv6 length or the outer pseudo header left out of the change of
-/// an outer checksum.
+/// Kills: one header whose length or checksum is not updated. An inner IPv6 length or the outer
+/// pseudo header missing from the change of an outer checksum.
 #[test]
 fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     let payload: Vec<u8> = (0..113).collect();
@@ -104,8 +104,8 @@ fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     }
 }
 
-/// Kills: a trailer left in an outer checksum; one behind an odd number of bytes taken for one behind an even number; one
-/// taken out twice, or out of a checksum that never had it.
+/// Kills: a trailer left in an outer checksum. A trailer after an odd number of bytes summed as if
+/// after an even number. A trailer subtracted twice, or from a checksum that did not include it.
 #[test]
 fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
     const TRAILER: [u8; 3] = [1, 2, 3];
@@ -150,7 +150,7 @@ fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 7].repeat(tags), &length, &llc, &frame[ip..]].concat()
 }
 
-/// Kills: bytes written before it is known that no ACK can be cut.
+/// Kills: bytes written before all conditions for a cut are checked.
 #[test]
 fn where_no_ack_can_be_cut_nothing_changes() {
     let data = [1; 99];
@@ -169,7 +169,7 @@ fn where_no_ack_can_be_cut_nothing_changes() {
     }
 }
 
-/// Kills: an unfinished inner checksum counted in the outer one.
+/// Kills: an unfinished inner checksum included in the outer one.
 #[test]
 fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {
     let payload: Vec<u8> = (0..113).collect();
@@ -185,7 +185,7 @@ fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_neverthele
     }
 }
 
-/// Kills: a checksum of zero, which says that there is none, given a value.
+/// Kills: a checksum of zero, which means no checksum, given a value.
 #[test]
 fn an_outer_datagram_without_checksum_keeps_none() {
     let clear = |mut frame: Vec<u8>| {
@@ -208,7 +208,7 @@ fn an_outer_datagram_without_checksum_keeps_none() {
     }
 }
 
-/// Kills: a numbered tunnel, or one whose lengths are not corrected, edited.
+/// Kills: an ACK cut in a tunnel with sequence numbers, or in one whose lengths are not corrected.
 #[test]
 fn no_ack_is_cut_in_other_tunnels() {
     for kind in [Kind::GreNumber, Kind::GtpU] {

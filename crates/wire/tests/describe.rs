@@ -1,4 +1,4 @@
-//! What is said about frames must be what an independent parser says, and nothing breaks the parser.
+//! Descriptors of frames agree with an independent parser, and no input breaks the parser.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     (packet, oddity)
 }
 
-/// Everything the oracle says of an IP packet, as a descriptor would.
+/// The descriptor of an IP packet, as computed by the independent parser.
 fn expected(ip: &[u8]) -> Packet {
     let sliced = SlicedPacket::from_ip(ip).unwrap();
     let mut packet = Packet::default();
@@ -93,7 +93,7 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
     segment
 }
 
-/// The blocks of all options, in their order, as the oracle reads them.
+/// The SACK blocks of all options, in order, as the independent parser reads them.
 fn expected_sack(ip: &[u8]) -> Vec<(u32, u32)> {
     let sliced = SlicedPacket::from_ip(ip).unwrap();
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return Vec::new() };
@@ -112,14 +112,13 @@ fn link_len(frame: &Frame) -> usize {
 }
 
 proptest! {
-    /// Kills: payload counted to the end of the frame instead of the IP packet (padding), the
-    /// innermost VLAN instead of the outermost, extension headers counted in units of 4 bytes; SACK
-    /// blocks from the last first, or their edges exchanged.
+    /// Kills: padding counted as payload. The innermost VLAN instead of the outermost. Extension
+    /// headers in units of 4 bytes. SACK blocks in reverse order, or with exchanged edges.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
-        // Our guess at what MPLS carries does not expect hop-by-hop options in a padded frame.
+        // In padded frames, the guess at the payload of MPLS does not expect hop-by-hop options.
         let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) && bytes[network + 6] == 0 {
             0
         } else {
@@ -145,7 +144,7 @@ proptest! {
         prop_assert_eq!(packet.vlan, { vlans }.next().unwrap_or(NO_VLAN));
     }
 
-    /// Kills: the IPv4 header taken by index instead of `get`.
+    /// Kills: the IPv4 header read by index instead of `get`.
     #[test]
     fn whatever_arrives_is_described_within_its_bounds(
         frame in frames(),
@@ -182,7 +181,8 @@ fn ipv6() -> Frame {
     tcp("[fd00::1]:1000", "[fd00::2]:80")
 }
 
-/// Before the gateway looks up the first one, later fragments differ in the ports only.
+/// The flow table looks up the first fragment later. Until then, the descriptors of later fragments
+/// differ in the ports only.
 #[test]
 fn fragments_of_a_datagram_have_the_same_addresses_and_protocol() {
     for frame in [ipv4(), ipv6()] {
@@ -228,7 +228,7 @@ fn frames_without_ip_are_one_flow_per_ethertype_both_ways() {
     let arp = key(0x0806);
     assert_eq!((arp.src.port, arp), (0x0806, arp.reverse()));
     assert_ne!(arp, key(0x88cc));
-    assert_eq!(key(46), key(120)); // lengths, not ethertypes
+    assert_eq!(key(46), key(120)); // Values below 0x600 are lengths, not ethertypes.
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn behind_an_authentication_header_there_are_ports_but_nothing_to_rewrite() {
     assert_eq!((packet.key.src.port, packet.tcp.is_none(), oddity), (1000, true, None));
 }
 
-/// Kills: a limit to the number of extension headers, behind which ports were lost.
+/// Kills: a limit on the number of extension headers, which would hide the ports.
 #[test]
 fn a_long_chain_of_extension_headers_hides_nothing() {
     for count in [8, 9, 100] {
@@ -260,7 +260,7 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Kills: IPv4's authentication header left unread; TCP behind it rewritten; a length taken from the end.
+/// Kills: IPv4's authentication header not parsed. TCP behind it rewritten. A length from the end.
 #[test]
 fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
@@ -276,7 +276,7 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
         assert_eq!(usize::from(packet.transport_offset), 34 + headers.len());
         assert!(packet.tcp.is_none());
     }
-    // A header that is longer than its packet, and one that is not whole.
+    // A header longer than its packet, and a header cut short.
     for payload in [vec![6, 200, 0, 0, 0, 0, 0, 0], vec![6]] {
         let mut frame = Frame::ip(V4[0], V4[1], Transport::Other(51));
         frame.payload = payload;
@@ -333,7 +333,7 @@ fn ip_behind_short_ppp_and_behind_snap_is_read() {
     }
 }
 
-/// Kills: a padded IPv6 packet behind a label taken for a pseudowire; a pseudowire taken for IPv6.
+/// Kills: a padded IPv6 packet behind a label mistaken for a pseudowire, or a pseudowire for IPv6.
 #[test]
 fn a_padded_ipv6_packet_behind_a_label_is_read() {
     let label = [0x88, 0x47, 0, 1, 1, 64];
@@ -344,7 +344,8 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
         assert_eq!(packet.tcp.unwrap().payload, 32);
     }
     for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
-        // The last bytes of the destination are a length, the first of the source a next header.
+        // The last bytes of the destination resemble a length, the first of the source a next
+        // header.
         let mut inner =
             [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
         inner.resize(80, 0x11);
@@ -352,13 +353,13 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
     }
 }
 
-/// Kills: addresses that can be read, but are not, as the header contradicts its lengths.
+/// Kills: addresses ignored because a length in the header is inconsistent.
 #[test]
 fn headers_that_contradict_their_lengths_still_have_addresses() {
-    // Each: what is changed at which byte of an IPv4 or an IPv6 packet, and what is said of it.
+    // Each case: a frame, the offset and value of the changed byte, and the expected oddity.
     let cases = [
         (ipv4(), 14, 0x44, Oddity::Ipv4), // header length 16
-        (ipv4(), 14, 0x4f, Oddity::Ipv4), // header length 60, in a total length of 59
+        (ipv4(), 14, 0x4f, Oddity::Ipv4), // header length 60, but total length 59
         (ipv4(), 17, 0xff, Oddity::Ipv4), // total length beyond the frame
         (ipv4(), 17, 0x13, Oddity::Ipv4), // total length 19
         (ipv6(), 19, 0xff, Oddity::Ipv6), // payload length beyond the frame
@@ -372,7 +373,7 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
         if value == 0x4f {
             bytes[17] = 59;
         }
-        bytes[15 + 40] = 0xff; // the length of an extension header of IPv6, a sequence number of IPv4
+        bytes[15 + 40] = 0xff; // IPv6: length of an extension header; IPv4: part of the sequence number
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.network, oddity), (plain.network, Some(expected)), "{at} {value:#x}");
         assert_eq!(packet.key.src.address(), plain.key.src.address());
@@ -381,7 +382,7 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
     }
 }
 
-/// Kills: protocol 0 of an IPv4 packet, or of hop-by-hop options at a wrong place, taken for no IP.
+/// Kills: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, classified as not IP.
 #[test]
 fn a_packet_of_protocol_zero_is_an_ip_packet() {
     let zero = Frame::ip(V4[0], V4[1], Transport::Other(0));
@@ -396,7 +397,7 @@ fn a_packet_of_protocol_zero_is_an_ip_packet() {
     assert!(described(&Frame::opaque(0x0806, vec![0; 46]).bytes()).0.key.is_opaque());
 }
 
-/// Kills: a PPPoE session that says it is longer than its frame, left unread; the oddity not counted.
+/// Kills: a PPPoE session with a length beyond its frame not parsed; its oddity not counted.
 #[test]
 fn a_session_longer_than_its_frame_still_has_addresses() {
     let mut frame = ipv4();
@@ -432,7 +433,7 @@ fn a_frame_cut_before_the_end_of_its_addresses_is_opaque() {
 
 #[test]
 fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
-    // A header of 16 bytes, and one of 60 in a segment of 52.
+    // Header lengths of 16, and of 60 in a segment of 52 bytes.
     for offset in [0x40, 0xf0] {
         let mut bytes = ipv4().bytes();
         bytes[14 + 20 + 12] = offset;
@@ -460,8 +461,8 @@ fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
     }
 }
 
-/// Kills: reading that ends at an option whose kind has another length; such an option read nevertheless; a
-/// segment with it taken for bare.
+/// Kills: parsing that ends at an option with a wrong length, or that uses this option. A segment
+/// with such an option classified as bare.
 #[test]
 fn an_option_of_wrong_length_is_skipped_by_its_length() {
     let wrong: [&[u8]; 6] = [
@@ -498,7 +499,7 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
 }
 
-/// Kills: an unknown option taken for none; MPTCP hidden by another option in the same segment.
+/// Kills: an unknown option ignored; MPTCP hidden by another option in the same segment.
 #[test]
 fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -550,7 +551,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
         let bytes = frame.bytes();
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.tcp.unwrap().payload, oddity), (100_000, None));
-        // Only the first part of the frame may be at hand.
+        // The descriptor needs only the first part of the frame.
         let mut from_head = Packet::default();
         describe(&bytes[..256], packet.len, &mut from_head);
         assert_eq!((from_head.tcp, from_head.key), (packet.tcp, packet.key));
@@ -561,7 +562,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
 fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     let mut frame = Frame::opaque(0x0800, vec![0; 60]);
     frame.link.push(Link::Mpls(16));
-    // A MAC address that begins with 4, and one with 6, right behind the label.
+    // MAC addresses that begin with the nibbles 4 and 6, directly behind the label.
     for first in [0x45, 0x60] {
         let mut bytes = frame.bytes();
         bytes[18] = first;
@@ -570,7 +571,7 @@ fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     }
 }
 
-/// Kills: a tag without a VLAN taken for VLAN 0; the tag behind it not read.
+/// Kills: a tag without a VLAN read as VLAN 0; the tag behind it not read.
 #[test]
 fn a_priority_tag_is_no_vlan() {
     let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });

@@ -1,4 +1,4 @@
-//! Fragments: bytes in, description out.
+//! Descriptors of fragments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     (packet, oddity)
 }
 
-/// The ends of a datagram over IPv4 and over IPv6.
+/// Both end points of a datagram, over IPv4 and over IPv6.
 fn ends() -> [(SocketAddr, SocketAddr); 2] {
     [("192.0.2.53:53", "10.0.0.1:4000"), ("[2001:db8::53]:53", "[fd00::1]:4000")]
         .map(|(src, dst)| (src.parse().unwrap(), dst.parse().unwrap()))
@@ -45,8 +45,8 @@ fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
     frame
 }
 
-/// Kills: ports left out; the ports of a later fragment read from its data; `tcp`, `transport_offset` or the UDP
-/// checksum of a part described; an identification of the flags.
+/// Kills: missing ports. Ports of a later fragment read from its data. A descriptor of a fragment
+/// with `tcp`, `transport_offset` or a UDP checksum. An identification read from the flags.
 #[test]
 fn a_first_fragment_has_its_ports_and_nothing_else() {
     for (src, dst) in ends() {
@@ -65,7 +65,8 @@ fn a_first_fragment_has_its_ports_and_nothing_else() {
     }
 }
 
-/// The TCP header has to be there up to its flags, that of UDP whole (RFC 1858, section 3.1).
+/// A first fragment must contain the TCP header up to its flags, or the whole UDP header (RFC 1858,
+/// section 3.1).
 ///
 /// Kills: 8 bytes of TCP taken for enough; padding of the frame taken for a header.
 #[test]
@@ -83,8 +84,8 @@ fn a_first_fragment_without_its_ports_is_tiny() {
     }
 }
 
-/// Kills: the extension header taken for the protocol; the ports read from the extension header; a chain that goes
-/// on in a later fragment taken for one that ends.
+/// Kills: the extension header taken for the protocol. The ports read from the extension header. A
+/// chain that continues in a later fragment taken for a complete one.
 #[test]
 fn extension_headers_in_a_first_fragment_hide_no_ports() {
     let (src, dst) = ends()[1];
@@ -98,7 +99,7 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     bytes[18..20].copy_from_slice(&payload.to_be_bytes());
     let (packet, oddity) = described(&bytes);
     assert_eq!((packet.key, oddity), (described(&udp.bytes()).0.key, None));
-    // 16 bytes of options and 8 of UDP: a fragment at 16 bytes would replace the ports.
+    // 16 bytes of options and 8 of UDP: a later fragment at offset 16 would overwrite the ports.
     assert_eq!(packet.fragment, Fragment::first(24));
     bytes[data + 1] = 200;
     let (packet, oddity) = described(&bytes);
@@ -106,13 +107,15 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     assert_eq!(packet.key.protocol, Protocol(60));
 }
 
-/// RFC 4302, section 2: next header, length in words less two, and 12 bytes of digest: 24 bytes.
+/// An authentication header of 24 bytes: next header, length in words minus two, and 12 bytes of
+/// digest (RFC 4302, section 2).
 fn authentication(next: u8) -> Vec<u8> {
     [&[next, 4][..], &[0; 22]].concat()
 }
 
-/// Kills: IPv4's authentication header taken for the protocol of a first fragment; one header passed of two; the
-/// mark left out, so that later fragments do not find the first one; a header that is not whole passed.
+/// Kills: IPv4's authentication header taken for the protocol of a first fragment. Only one of two
+/// headers passed. The fragment mark missing, so that later fragments do not find the first one. A
+/// header passed although it is cut short.
 #[test]
 fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
     let (src, dst) = ends()[0];
@@ -152,7 +155,7 @@ fn the_first_fragment_of_an_echo_has_its_identifier() {
     }
 }
 
-/// A later fragment has no ports, so its datagram would be control traffic in part.
+/// A later fragment has no ports, so only a part of its datagram would be control traffic.
 #[test]
 fn fragments_of_datagrams_are_not_control_traffic() {
     let dhcp = udp("0.0.0.0:68".parse().unwrap(), "255.255.255.255:67".parse().unwrap());
@@ -200,7 +203,7 @@ fn gateway() -> Gateway {
 
 /// 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
 ///
-/// Kills: ports of first fragments left out; no look-up of the first fragment.
+/// Kills: missing ports of first fragments; later fragments that do not look up the first.
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
     for (src, dst) in ends() {

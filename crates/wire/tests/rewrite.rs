@@ -1,4 +1,4 @@
-//! What is written into a frame changes that field and keeps every checksum as right as it was.
+//! A rewrite changes its field only, and leaves every checksum as right or wrong as it was.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// What both checksums of a frame sum up to; 0xffff is right.
+/// The sums that the IP and the transport checksum cover; 0xffff means right.
 fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
     let (network, transport) =
         (usize::from(packet.network_offset), usize::from(packet.transport_offset));
@@ -33,7 +33,7 @@ fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
     (header, segment)
 }
 
-/// Leaves to a NIC all of the checksum of TCP or UDP but the pseudo header.
+/// Replaces the TCP or UDP checksum by the sum of the pseudo header, as for a NIC.
 fn make_partial(bytes: &mut [u8], packet: &Packet) {
     let (network, at) = (usize::from(packet.network_offset), usize::from(packet.transport_offset));
     let field = at + if packet.key.protocol == Protocol::UDP { 6 } else { 16 };
@@ -44,8 +44,7 @@ fn make_partial(bytes: &mut [u8], packet: &Packet) {
     bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// Values to write: all sixteen-bit patterns, with those that carry or vanish more often.
-/// Makes the protocol field of PPP in the session at `at` one byte long.
+/// Makes the protocol field of PPP one byte long, in the PPPoE session whose header is at `at`.
 fn shorten_ppp(bytes: &mut Vec<u8>, at: usize) {
     let len = u16::from_be_bytes([bytes[at + 4], bytes[at + 5]]) - 1;
     bytes[at + 4..at + 6].copy_from_slice(&len.to_be_bytes());
@@ -56,7 +55,7 @@ fn words() -> impl Strategy<Value = u16> {
     prop_oneof![any::<u16>(), prop::sample::select(vec![0, 1, 0x8000, 0xfffe, 0xffff])]
 }
 
-/// Kills: a rewrite of the TCP header that asks for no digest.
+/// Kills: a rewrite of a TCP header without a check for digests.
 #[test]
 fn nothing_is_written_into_a_header_with_a_digest() {
     let mut frame = Frame::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
@@ -75,8 +74,10 @@ fn nothing_is_written_into_a_header_with_a_digest() {
 }
 
 proptest! {
-    /// Kills: `update` with `new` and `old` exchanged, with one carry folded too few; DSCP shifted by one; ECN bits lost; the second half of the ACK
-    /// number written without its checksum; sequence numbers or control bits not written; timestamps or a segment size at an odd byte summed as if at an even one.
+    /// Kills: `update` with `new` and `old` exchanged, or with one carry too few. DSCP shifted by
+    /// one. ECN bits lost. The second half of the ACK number written without a checksum update.
+    /// Sequence numbers or control bits not written. Timestamps or a segment size at an odd byte
+    /// summed as if at an even one.
     #[test]
     fn a_rewritten_frame_reads_as_intended_and_its_checksums_stay_as_they_were(
         frame in frames(),
@@ -86,7 +87,8 @@ proptest! {
         damage in prop_oneof![Just(0u8), any::<u8>()],
     ) {
         let mut bytes = frame.bytes();
-        // A checksum that is wrong must stay wrong by as much. (Under MPLS, IP is known by it.)
+        // A wrong checksum must stay wrong by the same amount. Under MPLS, the checksum
+        // identifies IP, so it stays right.
         let whole = described(&bytes);
         if !matches!(frame.link.first(), Some(Link::Mpls(_))) {
             bytes[usize::from(whole.network_offset) + 8] ^= damage;
@@ -115,7 +117,7 @@ proptest! {
         prop_assert_eq!(sums(&bytes, &after), sums_before);
     }
 
-    /// Kills: an update where old and new are equal (it makes a checksum of 0xffff zero).
+    /// Kills: an update although old and new are equal (it turns a checksum of 0xffff into zero).
     #[test]
     fn rewriting_what_is_there_changes_no_byte(frame in frames()) {
         let mut bytes = frame.bytes();
@@ -128,10 +130,9 @@ proptest! {
         prop_assert_eq!(bytes, before);
     }
 
-    /// Kills: a payload of which nothing is taken out of the checksum; the length of the pseudo header
-    /// or of PPPoE left as it was; the total length of IPv4 changed without its checksum; the length of
-    /// IPv6 counted with its header; payload that stands where the frame had padding; PPP's protocol field of one
-    /// byte counted as two.
+    /// Kills: the payload still in the checksum. The old length in the pseudo header or in PPPoE.
+    /// IPv4's total length changed without its checksum. IPv6's length counted with its header.
+    /// Payload left where the frame had padding. PPP's protocol field of one byte counted as two.
     #[test]
     fn an_ack_cut_from_data_is_whole_and_its_checksums_stay_as_they_were(
         mut frame in frames(),
@@ -187,8 +188,8 @@ proptest! {
         prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
     }
 
-    /// Kills: window or ACK number folded into a partial checksum, the length of the pseudo header
-    /// taken with padding, UDP's zero not turned into 0xffff (by its unit test).
+    /// Kills: window or ACK number added to a partial checksum. The pseudo header's length counted
+    /// with padding. UDP's zero not replaced by 0xffff (by its unit test).
     #[test]
     fn a_partial_checksum_is_completed_to_the_right_one_even_after_rewriting(
         frame in frames(),

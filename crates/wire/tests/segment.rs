@@ -1,4 +1,4 @@
-//! What an end point sends is what the other one reads, through bytes.
+//! A segment that one end point encodes is decoded unchanged by the other.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn syns() -> impl Strategy<Value = (u16, Option<u8>, bool)> {
     (any::<u16>(), prop::option::of(0u8..=14), any::<bool>())
 }
 
-/// Segments whose options fit: of blocks, four, or three beside timestamps.
+/// Segments whose options fit: up to four SACK blocks, or three beside timestamps.
 fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u16>(), any::<u8>());
     let times = prop::option::of((any::<u32>(), any::<u32>()));
@@ -58,8 +58,8 @@ fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
 }
 
 proptest! {
-    /// Kills: blocks read from the second byte; SACK-permitted written without its length; the
-    /// window scale without its padding; ECN left out.
+    /// Kills: SACK blocks read from the second byte; SACK-permitted without its length; the window
+    /// scale without its padding; a missing ECN field.
     #[test]
     fn a_segment_is_read_as_it_was_written((segment, payload) in segments(), v6 in any::<bool>()) {
         let at = |address: &str| address.parse::<SocketAddr>().unwrap();

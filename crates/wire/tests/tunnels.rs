@@ -1,4 +1,4 @@
-//! Frames of tunnels, bytes in and description out: the description is that of the innermost packet.
+//! Descriptors of tunnelled frames describe the innermost packet.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,8 +48,8 @@ fn vxlan(vni: u8, inner: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0, 0, 0, vni, 0], inner].concat()
 }
 
-/// Kills: marks and codepoints read from the inner header; the key, the segment or the offset left at the outer
-/// header; the outer key not kept.
+/// Kills: marks and codepoints read from the inner header. Key, segment or offset taken from the
+/// outer header. The outer key not kept.
 #[test]
 fn addresses_are_those_inside_and_marks_those_outside() {
     let plain = {
@@ -118,7 +118,8 @@ fn two_tunnels_are_read_and_a_third_is_payload() {
     }
 }
 
-/// Kills: an outer fragment looked into; a packet that only has the port of a tunnel not described as before.
+/// Kills: an outer fragment parsed further; a packet with only the port of a tunnel described
+/// differently than before.
 #[test]
 fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     let mut first = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), false);
@@ -137,7 +138,7 @@ fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     assert_eq!(format!("{packet:?}"), format!("{plain:?}"));
 }
 
-/// Kills: the inner packet's own end of a shorter inner packet taken from the frame; a pseudowire not read.
+/// Kills: the end of a shorter inner packet taken from the frame; a pseudowire not read.
 #[test]
 fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     let mut frame = inner();
@@ -152,7 +153,7 @@ fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     assert_eq!((outer.tunnels()[0].kind, outer.may_edit()), (TunnelKind::Pseudowire, false));
 }
 
-/// Kills: TCP behind an authentication header rewritten because it stands in a tunnel.
+/// Kills: TCP behind an authentication header rewritten because it is in a tunnel.
 #[test]
 fn a_tunnel_behind_an_authentication_header_is_not_looked_into() {
     let mut frame = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), true);

@@ -1,6 +1,7 @@
-//! Raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record INTERFACE`; or those
-//! of a VLAN, for a kernel that knows none: `e2e-frames tag INTERFACE VLAN PEER` carries what is routed
-//! to the device `tagged` to the hardware address PEER, and what comes back.
+//! Raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record INTERFACE`.
+//!
+//! `e2e-frames tag INTERFACE VLAN PEER` is a VLAN for a kernel without VLAN support. It carries
+//! packets between the device `tagged` and the MAC address PEER.
 
 use std::error::Error;
 use std::fs;
@@ -11,7 +12,7 @@ use tidegate_core::{Packet, PacketId, PacketPool, Time};
 use tidegate_dataplane::{AfPacket, Frame, Interface, PacketMemory, Port, Tun};
 use tidegate_e2e::{hex, pause, unhex};
 
-/// Frames held at once.
+/// Number of frame buffers.
 const BUFFERS: u32 = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -43,7 +44,7 @@ impl Tap {
         Ok(Self { port, pool: PacketPool::with_capacity(BUFFERS), memory })
     }
 
-    /// Sends the frames that standard input names.
+    /// Sends the frames given on standard input.
     fn send(&mut self) -> Result<(), Box<dyn Error>> {
         for line in io::stdin().lock().lines() {
             self.send_frame(&unhex(&line?).ok_or("not hexadecimal")?)?;
@@ -62,14 +63,14 @@ impl Tap {
         Ok(())
     }
 
-    /// Puts `start` and the type of what follows before each packet, and takes it away from each with
-    /// the same tag, until it is killed.
+    /// Until it is killed, inserts `start` and the ethertype before each packet of the device, and
+    /// removes them from received frames with the same tag.
     fn tag(&mut self, start: &[u8]) -> Result<(), Box<dyn Error>> {
         let (tun, tag) = (Tun::create("tagged")?, &start[12..]);
         println!("ready");
         let mut buffer = [0; 1 << 16];
         loop {
-            // As long as the device is down there is nothing to take.
+            // While the device is down, there is no packet to read.
             while let Ok(Some(len)) = tun.receive(&mut buffer) {
                 let kind = if buffer[0] >> 4 == 6 { [0x86, 0xdd] } else { [0x08, 0] };
                 self.send_frame(&[start, &kind[..], &buffer[..len]].concat())?;
@@ -85,7 +86,7 @@ impl Tap {
         }
     }
 
-    /// Writes every frame that arrives, until it is killed.
+    /// Prints every received frame, until it is killed.
     fn record(&mut self) -> Result<(), Box<dyn Error>> {
         let mut output = io::stdout().lock();
         writeln!(output, "ready")?;

@@ -1,5 +1,5 @@
-//! The other end of a trunk, which lies: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet as if
-//! none before it had been lost.
+//! A lying end of a trunk: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet as
+//! if no earlier one was lost.
 
 use std::error::Error;
 use std::net::{IpAddr, UdpSocket};
@@ -35,7 +35,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
             hello = elapsed + Duration::from_secs(1);
             let _ = socket.send(&session.hello());
         }
-        // Nothing has come, or nobody is there yet.
+        // No datagram has arrived, or the peer is not there yet.
         let Ok(len) = socket.recv(&mut buffer) else { continue };
         let said = match session.open(Time::ZERO + elapsed, &buffer[..len]) {
             Ok(Opened::Hello { answer: Some(nonce) }) => Some(session.answer(nonce)),
@@ -51,7 +51,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// All that was sent up to and with `sent` has come, and nothing holds more back.
+/// An ACK of everything up to and including `sent`, with a window that never limits.
 fn answer(sent: &TcpSegment) -> TcpSegment {
     let syn = sent.flags.any(TcpFlags::SYN);
     TcpSegment {

@@ -1,8 +1,12 @@
-//! Traffic that `tidegate traffic` does not make: `e2e-mix listen PORT BYTES` and `e2e-mix connect
-//! ADDRESS BYTES` send to each other, both at once on one connection, and say ten times a second how many came;
-//! `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams, so many bytes a second; `e2e-mix drain PORT` says the
-//! same of these; `e2e-mix pages PORT BYTES` sends so many to whoever connects, and `e2e-mix browse ADDRESS BYTES CLIENTS
-//! SECONDS` asks for that again and again, and says how long each time took, and whether it came intact, or not in time.
+//! Kinds of traffic that `tidegate traffic` lacks.
+//!
+//! - `e2e-mix listen PORT BYTES` and `e2e-mix connect ADDRESS BYTES` send to each other at the same
+//!   time on one connection. Both print ten times a second how many bytes have arrived.
+//! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams with so many bytes a second. `e2e-mix
+//!   drain PORT` receives them and prints the same.
+//! - `e2e-mix pages PORT BYTES` sends so many bytes on each connection. `e2e-mix browse ADDRESS
+//!   BYTES CLIENTS SECONDS` requests them repeatedly. It prints how long each request took, and
+//!   whether it arrived intact, or not in time.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
@@ -49,10 +53,11 @@ fn byte(stream: u64, at: u64) -> u8 {
     mixed.to_le_bytes()[5]
 }
 
-/// How often is said what has come.
+/// Interval between two outputs.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends `bytes` of the first stream while as many of the second arrive; says whether they were whole.
+/// Sends `bytes` of the first stream while receiving as many of the second. Prints whether they
+/// were intact.
 fn exchange(
     mut stream: TcpStream,
     bytes: u64,
@@ -80,20 +85,20 @@ fn exchange(
         }
     }
     writer.join().map_err(|_| "the writer failed")??;
-    // The other end may still be writing: what it sends is read, and the connection ends after that.
+    // The other end may still be writing, so its remaining data is read before the connection ends.
     let ms = start.elapsed().as_millis();
     println!("{{\"bytes\": {at}, \"intact\": {intact}, \"complete\": true, \"at_ms\": {ms}}}");
     Ok(())
 }
 
-/// Every ten milliseconds what is due by then, in datagrams of 1,000 bytes.
+/// Sends due datagrams of 1,000 bytes every ten milliseconds.
 fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let (start, mut sent) = (now(), 0);
     while start.elapsed() < time {
         let due = u128::from(bytes) * start.elapsed().as_millis() / 1_000;
         while sent + 1_000 <= due {
-            // Where nobody listens, some are refused.
+            // Without a receiver, some are refused.
             let _ = socket.send_to(&[0; 1_000], address);
             sent += 1_000;
         }
@@ -102,7 +107,7 @@ fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Takes in datagrams, and says how many bytes of them have come since the first.
+/// Receives datagrams, and prints how many bytes have arrived since the first one.
 fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     println!("ready");
@@ -111,7 +116,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     socket.set_read_timeout(Some(INTERVAL))?;
     for look in 1.. {
         while start.elapsed() < look * INTERVAL {
-            // In an interval there may be none.
+            // An interval may have no datagram.
             bytes += socket.recv(&mut buffer).unwrap_or(0);
         }
         println!("{{\"bytes\": {bytes}, \"at_ms\": {}}}", start.elapsed().as_millis());
@@ -119,7 +124,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A page is the beginning of the first stream.
+/// A page is the first part of the first stream.
 fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let page: Arc<[u8]> = (0..bytes).map(|at| byte(1, at)).collect();
@@ -127,12 +132,12 @@ fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     loop {
         let (mut connection, _) = listener.accept()?;
         let page = Arc::clone(&page);
-        // Whether it came is for who asked to say.
+        // The client reports whether the page arrived.
         thread::spawn(move || connection.write_all(&page));
     }
 }
 
-/// So many clients, which begin one after the other in a twentieth of the time.
+/// Runs so many clients, whose starts are spread over a twentieth of the time.
 fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
     let start = now();
     let left = || time.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
@@ -158,7 +163,7 @@ fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
     });
 }
 
-/// Fetches a page in the time that is `left`; whether it is whole.
+/// Fetches a page within the time `left`. Returns `true` if it is intact.
 fn page(server: SocketAddr, bytes: usize, left: impl Fn() -> Duration) -> io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&server, left())?;
     let (mut page, mut buffer) = (Vec::new(), [0; 16_384]);

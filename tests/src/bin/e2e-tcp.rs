@@ -1,4 +1,5 @@
-//! Our TCP end point against the kernel's, in this network namespace: `e2e-tcp < SETUP.toml`.
+//! Tidegate's TCP end point against the kernel's, in this network namespace: `e2e-tcp <
+//! SETUP.toml`.
 
 use std::error::Error;
 use std::io;

@@ -1,7 +1,9 @@
-//! An end of a tunnel for a kernel that has none: `e2e-tunnel KIND INTERFACE OWN PEER PEER-MAC`.
+//! An end of a tunnel for a kernel without tunnel support: `e2e-tunnel KIND INTERFACE OWN PEER
+//! PEER-MAC`.
 //!
-//! Packets that the kernel routes to the device `inside` go to PEER in a tunnel of KIND, and packets that come back go
-//! to the kernel. The program prints a line for each packet with a wrong length, checksum or number in a header.
+//! Packets that the kernel routes to the device `inside` are sent to PEER in a tunnel of KIND.
+//! Packets from PEER are delivered to the kernel. The program prints a line for each packet with a
+//! wrong length, checksum or number in a header.
 
 use std::error::Error;
 use std::fs;
@@ -32,7 +34,7 @@ struct Tunnel {
     /// Own address, and that of the other end.
     ends: [IpAddr; 2],
     macs: [[u8; 6]; 2],
-    /// Packets sent, and the last number that came.
+    /// Packets sent, and the last sequence number received.
     numbers: [u32; 2],
 }
 
@@ -44,7 +46,7 @@ impl Tunnel {
         let mut buffer = [0; 1 << 16];
         println!("ready");
         loop {
-            // As long as the device is down there is nothing to take.
+            // While the device is down, there is no packet to read.
             while let Ok(Some(len)) = tun.receive(&mut buffer) {
                 let frame = self.wrap(&buffer[..len]);
                 let len = u32::try_from(frame.len())?;
@@ -58,7 +60,7 @@ impl Tunnel {
             while let Some(packet) = port.receive(&mut pool, Time::ZERO) {
                 let frame = memory.bytes(&packet, pool[&packet].len).to_vec();
                 match self.unwrap(&frame) {
-                    // A device that is down takes nothing.
+                    // A device that is down rejects packets.
                     Ok(Some(inner)) => drop(tun.send(inner)),
                     Ok(None) => {}
                     Err(fault) => println!("{fault}"),
@@ -94,7 +96,7 @@ impl Tunnel {
         frame.bytes()
     }
 
-    /// The inner packet of `frame`, or `None` if the frame is none of the tunnel.
+    /// The inner packet of `frame`, or `None` if the frame does not belong to the tunnel.
     fn unwrap<'a>(&mut self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let Some(carried) = self.behind_ip(frame)? else { return Ok(None) };
         let number = self.number(carried);
@@ -117,7 +119,7 @@ impl Tunnel {
         Ok(Some(inner))
     }
 
-    /// The payload of the outer packet, whose headers are verified.
+    /// The payload of the outer packet. Verifies the outer headers.
     fn behind_ip<'a>(&self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let ip = frame.get(14..).unwrap_or_default();
         let carried = match word(frame, 12) {
@@ -138,7 +140,8 @@ impl Tunnel {
         Ok(Some(&ip[header + if self.port().is_some() { 8 } else { 0 }..]))
     }
 
-    /// The header behind the outer IP or UDP header, before `len` bytes of IPv4 or IPv6.
+    /// The tunnel header behind the outer IP or UDP header, for an IPv4 or IPv6 packet of `len`
+    /// bytes.
     fn header(&self, number: u32, len: usize, v6: bool) -> Vec<u8> {
         let kind = if v6 { [0x86, 0xdd] } else { [0x08, 0] };
         let [_, _, high, low] = number.to_be_bytes();
@@ -160,7 +163,7 @@ impl Tunnel {
         }
     }
 
-    /// The number in the header that `carried` begins with.
+    /// The sequence number in the tunnel header at the start of `carried`.
     fn number(&self, carried: &[u8]) -> Option<u32> {
         match self.kind.as_str() {
             "gre-number" => Some(u32::from(word(carried, 4)) << 16 | u32::from(word(carried, 6))),
@@ -193,7 +196,8 @@ impl Tunnel {
     }
 }
 
-/// What is wrong with an IP packet: its length, its header checksum, or the checksum of TCP or UDP.
+/// Verifies an IP packet: its length, its header checksum, and the checksum of TCP or UDP. Returns
+/// what is wrong.
 fn fault_of(ip: &[u8]) -> Option<&'static str> {
     let v4 = ip.first()? >> 4 == 4;
     let (len, header, protocol) = if v4 {
@@ -218,7 +222,7 @@ fn fault_of(ip: &[u8]) -> Option<&'static str> {
     wrong.then_some("a wrong checksum")
 }
 
-/// The one's complement sum of words.
+/// The one's complement sum of 16-bit words.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).fold(0, |all, pair| {
         let all = all + (u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0)));
@@ -230,5 +234,5 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|it| it.first_chunk()).map_or(0, |it| u16::from_be_bytes(*it))
 }
 
-/// Frames held at once.
+/// Number of frame buffers.
 const BUFFERS: u32 = 256;

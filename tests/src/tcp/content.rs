@@ -1,28 +1,28 @@
-//! What is sent: bytes that say where they belong.
+//! The transferred data: bytes that depend on their position.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// What arrived at one end.
+/// The data received at one end.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Received {
-    /// Bytes, in order.
+    /// Number of bytes, in order.
     pub bytes: u64,
     /// Their checksum.
     pub checksum: u64,
-    /// The checksum of what was sent to it.
+    /// The checksum of the data sent to this end.
     pub expected: u64,
 }
 
-/// A stream of bytes, a different one for each number.
+/// A stream of bytes, different for each number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content(u64);
 
 impl Content {
-    /// What the kernel sends.
+    /// The stream that the kernel sends.
     pub(super) const KERNELS: Self = Self(1);
-    /// What our end point sends.
+    /// The stream that Tidegate's end point sends.
     pub(super) const OURS: Self = Self(2);
 
     /// Its `len` bytes from `offset` on.
@@ -54,7 +54,7 @@ impl Content {
     }
 }
 
-/// The checksum of `bytes`, which need not come in one piece.
+/// The checksum of bytes in several pieces.
 pub(super) fn checksum(pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> u64 {
     let mut hasher = DefaultHasher::new();
     pieces.for_each(|piece| hasher.write(piece.as_ref()));

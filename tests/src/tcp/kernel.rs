@@ -14,7 +14,7 @@ use super::{KERNEL, Setup, Side, ours};
 pub(super) struct Kernel(JoinHandle<io::Result<Received>>);
 
 impl Kernel {
-    /// Listens, or connects, and then sends and receives all there is.
+    /// Listens, or connects, and then sends and receives all data.
     pub(super) fn start(setup: &Setup) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_tcp_congestion(setup.congestion.as_bytes())?;
@@ -31,12 +31,12 @@ impl Kernel {
         })))
     }
 
-    /// Whether it has sent and received all.
+    /// Returns `true` once it has sent and received all data.
     pub(super) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 
-    /// What it has received.
+    /// The received data.
     pub(super) fn finish(self) -> Result<Received, Box<dyn Error>> {
         Ok(self.0.join().map_err(|_| "the kernel's end panicked")??)
     }
@@ -78,5 +78,5 @@ fn receive(stream: &mut TcpStream, expects: u64) -> io::Result<Received> {
     error.map_or(Ok(Received { bytes, checksum, expected }), Err)
 }
 
-/// Bytes handed over at once.
+/// Bytes written at a time.
 const PIECE: u64 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Our end: an end point of the core, its bytes, and the link before it.
+//! Tidegate's end: an end point of the core, its data, and the link before it.
 
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use super::trace::{KernelTrace, Sample};
 use super::{KERNEL, Outcome, Setup, Side, ours};
 use crate::wait::now;
 
-/// Our end at work.
+/// The running end point.
 pub(super) struct Ours<'a> {
     setup: &'a Setup,
     tun: Tun,
@@ -25,9 +25,9 @@ pub(super) struct Ours<'a> {
     beginning: Instant,
     path: Path,
     connection: Connection,
-    /// The kernel's initial sequence number, once it has said it.
+    /// The kernel's initial sequence number, once it is known.
     peer_isn: Option<u32>,
-    /// What arrived, each byte at its place.
+    /// The received data, each byte at its offset.
     arrived: Vec<u8>,
     trace: Vec<Sample>,
     next_sample: Time,
@@ -39,7 +39,7 @@ const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 /// Longest packet of a TUN device with the usual MTU.
 const LONGEST: usize = 2_048;
 
-/// Our initial sequence number: the stream crosses its end soon.
+/// Initial sequence number of Tidegate's end point, chosen so that sequence numbers soon wrap.
 const ISN: u32 = u32::MAX - 100_000;
 
 impl<'a> Ours<'a> {
@@ -71,7 +71,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Runs until both ends have all, and the connection is closed.
+    /// Runs until both ends have all data, and the connection is closed.
     pub(super) fn run(mut self, kernel: Kernel) -> Result<Outcome, Box<dyn Error>> {
         let looking = self.setup.trace.map(|every| KernelTrace::start(self.beginning, every));
         while !(self.connection.is_closed() && kernel.is_finished()) {
@@ -88,7 +88,8 @@ impl<'a> Ours<'a> {
         self.outcome(kernel.finish()?, kernel_trace)
     }
 
-    /// What the kernel sent goes on its way; what has arrived is handed to the end point.
+    /// Sends packets of the kernel into the link, and passes packets from the link to the end
+    /// point.
     fn take_in(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         let mut buffer = [0; LONGEST];
         while let Some(len) = self.tun.receive(&mut buffer)? {
@@ -119,7 +120,7 @@ impl<'a> Ours<'a> {
         }
         let first = self.peer_isn.unwrap_or_default().wrapping_add(1);
         let received = self.connection.statistics().received;
-        // Where the payload begins, near what is expected next.
+        // The stream offset of the payload, near the next expected byte.
         let low = u32::try_from(received % (1 << 32)).unwrap_or_default();
         let ahead = header.seq.wrapping_sub(first).wrapping_sub(low).cast_signed();
         let begins = received.saturating_add_signed(ahead.into());
@@ -143,7 +144,8 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// What the end point sends goes on its way; what has arrived is handed to the kernel.
+    /// Sends segments of the end point into the link, and passes packets from the link to the
+    /// kernel.
     fn send(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         while let Some(Outgoing { segment, offset, .. }) = self.connection.poll_transmit(now) {
             let len = usize::try_from(segment.header.payload)?;
@@ -211,7 +213,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Thousandths, as a real number.
+/// Converts thousandths to a real number.
 fn millis(thousandths: u64) -> f64 {
     f64::from(u32::try_from(thousandths).unwrap_or(u32::MAX)) / 1_000.0
 }

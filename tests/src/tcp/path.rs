@@ -1,11 +1,11 @@
-//! What lies between the two ends.
+//! The links between the two ends.
 
 use tidegate_core::link::{Link, LinkConfig};
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 use tidegate_wire::{Checksum, describe, rewrite};
 
-/// A link to the kernel, and one to our end point.
+/// A link to the kernel, and a link to Tidegate's end point.
 pub(super) struct Path {
     pub(super) to_kernel: Lane,
     pub(super) to_ours: Lane,
@@ -21,7 +21,7 @@ pub(super) struct Lane {
     markable: u32,
 }
 
-/// Packets in a link at once.
+/// Maximum number of packets in a link.
 const PACKETS: u16 = 1 << 15;
 
 impl Path {
@@ -37,14 +37,14 @@ impl Path {
         Self { to_kernel: lane(0), to_ours: lane(1) }
     }
 
-    /// When there may be something to poll for.
+    /// Time at which a packet may be ready.
     pub(super) fn ready_at(&self) -> Option<Time> {
         self.to_kernel.link.ready_at().into_iter().chain(self.to_ours.link.ready_at()).min()
     }
 }
 
 impl Lane {
-    /// Sends a frame into it; one too many is lost, and TCP repairs that.
+    /// Sends a frame into the link. A frame without a buffer is lost, and TCP retransmits it.
     pub(super) fn send(&mut self, now: Time, frame: Vec<u8>) {
         let mut packet = Packet::default();
         describe(&frame, u32::try_from(frame.len()).unwrap_or(u32::MAX), &mut packet);
@@ -57,7 +57,7 @@ impl Lane {
         self.link.send(&mut Cx { now, pool: &mut self.pool, tally: &mut self.tally }, id);
     }
 
-    /// A frame that has arrived, and what it is.
+    /// The next frame that has arrived, with its descriptor.
     pub(super) fn poll(&mut self, now: Time) -> Option<(Vec<u8>, Packet)> {
         let cx = &mut Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         let id = self.link.poll(cx)?;

@@ -1,4 +1,4 @@
-//! How a window changes over time.
+//! The congestion window over time.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +18,17 @@ pub struct Sample {
     pub at: f64,
     /// Congestion window in segments.
     pub window: f64,
-    /// Slow start threshold in segments; zero while there is none.
+    /// Slow start threshold in segments; zero if there is none.
     pub threshold: f64,
     /// Smoothed round-trip time in milliseconds.
     pub rtt: f64,
     /// Bytes acknowledged.
     pub acknowledged: u64,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmitted: u64,
 }
 
-/// Looks at the kernel's sender with `ss`, again and again.
+/// Samples the kernel's sender periodically with `ss`.
 pub(super) struct KernelTrace {
     samples: Arc<Mutex<Vec<Sample>>>,
     over: Arc<AtomicBool>,
@@ -52,13 +52,13 @@ impl KernelTrace {
 
     pub(super) fn finish(self) -> Vec<Sample> {
         self.over.store(true, Ordering::Relaxed);
-        // If it panicked, what it has found is still there.
+        // Even after a panic, its samples remain.
         let _ = self.looking.join();
         std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What `ss` says of the kernel's end now.
+/// The current output of `ss` for the kernel's end.
 fn look(beginning: Instant) -> Option<Sample> {
     let port = format!("sport = :{}", KERNEL.port());
     let at = now().duration_since(beginning).as_secs_f64();

@@ -13,7 +13,7 @@ use tidegate_e2e::{Process, Sites, now, pause, until, witnessed};
 
 use super::{LIMIT, PORT, answer, content, exchange, is_broken, serve, stop};
 
-/// The most memory that a process had, in kB.
+/// Peak memory of a process in kB.
 fn peak_memory(process: &Process) -> u64 {
     field(process, "VmHWM:")
 }
@@ -32,7 +32,7 @@ fn processor_time(process: &Process) -> u64 {
     ticks(11).expect("user time") + ticks(12).expect("system time")
 }
 
-/// As many descriptors as this process may have.
+/// Raises the descriptor limit of this process to its maximum.
 fn raise_limit() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
@@ -58,7 +58,7 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
                     for number in (worker..FILES).step_by(16) {
                         let server = servers[usize::from(number % 3 == 0)];
                         while let Err(error) = exchange(server, number) {
-                            // Only the kill may break a connection, and it resets it.
+                            // Only the kill of the gateway may break a connection, which resets it.
                             assert!(is_broken(&error), "file {number}: {error}");
                             again.fetch_add(1, Ordering::Relaxed);
                             pause(Duration::from_millis(50));
@@ -90,8 +90,9 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
     });
 }
 
-/// Opens connections, sends a byte on each, and says how many were reset and how many are open in the end. Without
-/// the byte, a client would not learn that the kernel of the gateway had no room for its connection (SYN cookies).
+/// Opens connections and sends a byte on each. Prints how many were reset and how many are open at
+/// the end. Without the byte, a client would not notice that the gateway's kernel had no room for
+/// its connection (SYN cookies).
 const FLOOD: &str = r#"
 import resource, select, socket, sys, time
 count, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -181,7 +182,7 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
         let status = sites.status(0);
         println!("{reset} reset, {open} open; {}", status["connections"]);
         println!("kB before {before:?}, at most {} and {}", peak_memory(&a), peak_memory(&b));
-        // For some, the kernel of the client may not have learned the outcome yet.
+        // The client's kernel may not know the outcome of some connections yet.
         assert!((SEATS - FIRST..SEATS).contains(&open), "{open}");
         assert_eq!(reset + open, EACH * u64::from(CLIENTS));
         assert_eq!(status["connections"]["now"], SEATS);
@@ -199,7 +200,7 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
     });
 }
 
-/// A server that reads and counts what it is sent, and one that sends back what it is sent.
+/// A server that reads and counts data, and a server that returns data.
 fn sink_and_echo(sites: &Sites<'_>) -> Arc<AtomicU64> {
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();
@@ -233,7 +234,7 @@ fn take(mut stream: TcpStream, echoes: bool, counted: &AtomicU64) {
     }
 }
 
-/// Sends `block` to the sink, and again after each `pause`, until the sink is gone.
+/// Sends `block` to the sink, and repeats it after each pause of `every`, until the sink closes.
 fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     let to = SocketAddr::new(sites.server.v4, SINK);
     sites.client.within(move || {
@@ -245,7 +246,7 @@ fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     });
 }
 
-/// The median time in which a kilobyte goes to the server and back.
+/// The median round-trip time of a kilobyte to the server and back.
 fn round_trip(sites: &Sites<'_>) -> Duration {
     let to = SocketAddr::new(sites.server.v4, ECHO);
     let times = sites.client.within(move || {
@@ -266,7 +267,7 @@ fn round_trip(sites: &Sites<'_>) -> Duration {
     times.join().expect("no panic")
 }
 
-/// Prints what a gateway costs; it judges nothing, since rates depend on the machine.
+/// Prints the cost of a gateway, without assertions, since rates depend on the machine.
 #[test]
 #[ignore = "takes a minute, and prints figures of this machine: run it with TIDEGATE_BIN=target/release/tidegate"]
 fn figures_of_docs_understand_costs() {
@@ -280,7 +281,7 @@ fn figures_of_docs_understand_costs() {
         let seats = "max_connections = 12000";
         let gateways = [0, 1].map(|at| sites.start(at, seats));
         sites.connected();
-        // The connection from before is not carried; this one is: 50 Mbit/s.
+        // The earlier connection is not carried, but this one is: 50 Mbit/s.
         send(&sites, 62_500, Some(Duration::from_millis(10)));
         let carried = round_trip(&sites);
         println!("round trip, median: {routed:?} routed, {carried:?} carried");

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 const PORT: u16 = 7;
 
-/// What a file contains, unlike any other file.
+/// The content of a file, unlike that of any other file.
 fn content(number: u64, length: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -33,13 +33,14 @@ fn length(number: u64) -> usize {
     if number.is_multiple_of(50) { 1_000_000 } else { short }
 }
 
-/// What the server makes of a file: the same bytes, each inverted.
+/// The server's answer to a file: the same bytes, inverted.
 fn answer(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
     bytes
 }
 
-/// Serves files on `host`: reads one to its FIN and sends the answer. Says who asked.
+/// Serves files on `host`: reads a file up to its FIN and sends the answer. Reports the addresses
+/// of clients.
 fn serve(host: &Host) -> mpsc::Receiver<IpAddr> {
     let (sender, asked) = mpsc::channel();
     let (ready, is_ready) = mpsc::channel();
@@ -82,7 +83,7 @@ fn exchange(server: IpAddr, number: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A reset, as a reader or a writer learns of it.
+/// Returns `true` for a reset, as seen by a reader or a writer.
 fn is_broken(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -90,7 +91,8 @@ fn is_broken(error: &std::io::Error) -> bool {
     )
 }
 
-/// Exchanges the files `from..to` with `servers` in turn, some at once. All must arrive intact.
+/// Exchanges the files `from..to` with `servers` in turn, several at a time. All must arrive
+/// intact.
 fn exchange_all(client: &Host, servers: [IpAddr; 2], from: u64, to: u64) {
     const AT_ONCE: u64 = 8;
     let workers: Vec<_> = (0..AT_ONCE)
@@ -123,7 +125,8 @@ fn stop(gateway: Process) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Kills: bytes lost or mixed up between streams; connections that are routed past; rules that are left, or doubled.
+/// Kills: bytes lost or mixed up between streams. Connections that bypass the gateway. Rules that
+/// remain, or exist twice.
 #[test]
 fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
     witnessed(|bed| {
@@ -139,10 +142,10 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         assert_eq!(of_sites[1]["connections"]["opened"], 200);
         assert_eq!(of_sites[0]["sent_bytes"], total(0, 200));
         assert_eq!(of_sites[0]["received_bytes"], total(0, 200));
-        // The servers see gateways, and of both families.
+        // The servers see addresses of gateways, over IPv4 and IPv6.
         assert!(asked.try_iter().all(|it| it != sites.client.v4 && it != sites.client.v6));
 
-        // A connection that is open when the peer is killed is reset, and its client learns of it.
+        // A connection that is open when the peer is killed is reset, and its client notices.
         let server = servers[0];
         let broken = sites.client.within(move || {
             let mut open = TcpStream::connect((server, PORT))?;
@@ -155,7 +158,7 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         });
         b.signal("KILL");
         b.end();
-        // Its rules are still there; the next one replaces them.
+        // The rules of the killed gateway are still there; the next gateway replaces them.
         assert_eq!(lines(&sites.gateways[1], "nft list tables", "tidegate_aggregate"), 1);
         let b = sites.start(1, "");
         let error = broken.join().expect("no panic").expect_err("it cannot be answered");
@@ -179,8 +182,8 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
     });
 }
 
-/// Kills: a source address that is always the gateway's; a route for replies that is missing; a rate adjuster that is
-/// never called, or whose weight does not reach the aggregate connection.
+/// Kills: the gateway's source address used always. A missing route for replies. A rate adjuster
+/// that is never called, or whose weight does not reach the aggregate connection.
 #[test]
 fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given_away() {
     witnessed(|bed| {
@@ -204,7 +207,7 @@ fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given
     });
 }
 
-/// The host of a gateway has all that its file needs, and nothing is installed to find that out.
+/// The host of a gateway has everything that its file needs. The check installs nothing.
 fn doctor(sites: &Sites<'_>) {
     let mut command = sites.gateways[0].command(program());
     let said =
@@ -215,7 +218,8 @@ fn doctor(sites: &Sites<'_>) {
     assert_eq!(lines(&sites.gateways[0], "nft list tables", "tidegate"), 0);
 }
 
-/// Kills: "pass" that takes connections all the same; "refuse" that lets them pass; seats that are not bounded.
+/// Kills: "pass" that still carries connections; "refuse" that lets them pass; an unlimited number
+/// of connections.
 #[test]
 fn while_the_peer_is_down_connections_pass_or_are_refused() {
     witnessed(|bed| {

@@ -17,12 +17,12 @@ use crate::faults::in_force_at_once;
 use crate::site::{Kind, LIMIT, PASSWORD, Site, ask, in_state, prepare};
 use crate::stream::{Stream, classified};
 
-/// The times of day, in seconds beside the true one, to which the clock steps one after the other: an hour ahead,
-/// two hours back, ten years ahead, ten years back.
+/// The offsets of the clock in seconds, one after the other: an hour ahead, two hours back, ten
+/// years ahead, ten years back.
 const STEPS: [i64; 4] = [3_600, -3_600, 10 * 365 * 86_400, 0];
 
-/// After a step or a commit, no other generation comes within this time: longer than the wait for further markers
-/// (200 ms), and than a poll of the LDAP server (1 s).
+/// No further generation follows a step or a commit within this time. It is longer than the wait
+/// for further markers (200 ms), and than a poll of the LDAP server (1 s).
 const QUIET: Duration = Duration::from_millis(1_300);
 
 #[test]
@@ -39,7 +39,8 @@ fn ldap() {
     }
 }
 
-/// Kills: a wait until a time of day; an age or a deadline from the time of day; a revision that depends on it.
+/// Kills: a wait until a time of day. An age or a deadline computed from the time of day. A
+/// revision that depends on it.
 fn steps(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let [of_server, of_gateway] = ["server", "gateway"].map(|name| Clock::new(bed, name));
@@ -116,7 +117,7 @@ impl Clock {
         page.write_all_at(&shift.to_ne_bytes(), 0).unwrap();
     }
 
-    /// How often the time of day was read.
+    /// Number of readings of the time of day.
     fn readings(&self) -> i64 {
         let page = fs::read(&self.page).unwrap();
         i64::from_ne_bytes(page[8..16].try_into().unwrap())

@@ -1,4 +1,5 @@
-//! Changes and faults of repositories while traffic goes through: each datagram has its policy, and none is lost.
+//! Changes and faults of repositories under traffic: each datagram has its policy, and none is
+//! lost.
 
 use std::fs;
 use std::process::Stdio;
@@ -16,16 +17,17 @@ const IN_FORCE: Duration = Duration::from_secs(2);
 /// A password that the server does not accept.
 const WRONG: &str = "wrong-password";
 
-/// How long markers are written without a pause.
+/// Duration of the flood of markers.
 const FLOOD: Duration = Duration::from_secs(3);
 
 /// Ports with a policy each, in a directory.
 const PORTS: std::ops::Range<u16> = 20_000..23_000;
 
-/// Longest processor time in us for which a change may occupy the data plane at once.
+/// Longest processor time in us that a change may take in the data plane at once.
 const OCCUPIED_US: u64 = 1_000;
 
-/// Generations of that time at most: one a second, the last one, and those of a machine that is slow.
+/// Maximum number of generations in this time: one each second, the last one, and more on a slow
+/// machine.
 const FEW: u64 = 8;
 
 #[test]
@@ -54,15 +56,15 @@ struct Case<'a> {
     gateway: Gateway<'a>,
 }
 
-/// A fault, what the gateway says of it, and how it is mended.
+/// A fault, the gateway's report about it, and its repair.
 struct Row {
     fault: &'static str,
-    /// Repositories that can have it.
+    /// The kinds of repositories that can have the fault.
     kinds: &'static [Kind],
     begin: fn(&mut Case<'_>),
-    /// The state of the source then. With `in force` there is no alarm.
+    /// The state of the source during the fault. With `in force` there is no alarm.
     state: &'static [&'static str],
-    /// Words of the alarm besides the name of the source and the time.
+    /// Words of the alarm, in addition to the name of the source and the time.
     says: fn(&Case<'_>) -> Vec<String>,
     mend: fn(&mut Case<'_>),
 }
@@ -152,7 +154,7 @@ impl Case<'_> {
         if self.site.kind != Kind::Etcd {
             return source;
         }
-        // An etcd without users refuses whoever logs in.
+        // An etcd without users refuses any login.
         let file = self.site.password_file(password).display().to_string();
         source + &format!("user = \"gateway\"\npassword_file = \"{file}\"\n")
     }
@@ -168,8 +170,8 @@ impl Case<'_> {
     }
 }
 
-/// Kills: a change that waits for a poll; a packet without a policy, or lost, while policies change or a server is
-/// down; an alarm without its reason; an alarm that stays; a set of which a part is put in force.
+/// Kills: a change that waits for a poll. A packet without a policy, or lost, during a change or
+/// without the server. An alarm without its reason, or one that stays. A partial set in force.
 fn all(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let mut site = Site::start(bed, kind);
@@ -261,7 +263,8 @@ fn goes_through(case: &mut Case<'_>, row: &Row) {
     });
 }
 
-/// Kills: a generation for each marker; an agent that waits for the last one; a swap in one call.
+/// Kills: a generation for each marker; an agent that waits for the last marker; a swap in one
+/// call.
 fn markers_without_end(case: &mut Case<'_>) {
     case.site.write_for_each(PORTS);
     case.site.commit();
@@ -286,12 +289,14 @@ fn markers_without_end(case: &mut Case<'_>) {
     assert!(occupied > 0 && (occupied <= OCCUPIED_US || !is_release()), "{occupied} us, {after}");
 }
 
-/// Whether the program that is tested was built for release, as the build server does. Others are slower.
+/// Returns `true` if the tested program is a release build, as on the build server. Other builds
+/// are slower.
 fn is_release() -> bool {
     program().components().any(|part| part.as_os_str() == "release")
 }
 
-/// Kills: a last good set that is not on the disk, or not taken from there; a start that fails without the server.
+/// Kills: a last good set that is not stored on disk, or not read from there; a start that fails
+/// without the server.
 fn starts_without_its_server(case: &mut Case<'_>) {
     case.gateway.stop();
     case.site.kill();

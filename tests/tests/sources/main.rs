@@ -1,6 +1,7 @@
-//! Policies from a directory, etcd and LDAP: the real program, real servers, and traffic that goes through meanwhile.
+//! Policies from a directory, etcd and LDAP: with the real program, real servers, and traffic.
 //!
-//! The servers run in the machine in the middle of a test bed, at the addresses that the documentation names.
+//! The servers run on the machine in the middle of a test bed, at the addresses in the
+//! documentation.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

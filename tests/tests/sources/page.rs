@@ -1,4 +1,5 @@
-//! The commands of the page for operators lead from nothing to a policy in force, in at most ten.
+//! The commands on the operators' page lead from nothing to a policy in force, in at most ten
+//! commands.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,7 +8,7 @@ use tidegate_e2e::{Process, Server, Testbed, program, run, until, witnessed_besi
 
 use crate::site::{Kind, LIMIT, ask, in_state, policy_of, prepare};
 
-/// The most commands that lead to a policy in force.
+/// Maximum number of commands.
 const MOST: usize = 10;
 
 /// The configuration that Debian's package makes, without its database.
@@ -41,7 +42,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The commands of the section with this heading, of all its blocks of kind `sh`.
+/// The commands in all `sh` blocks of the section with this heading.
 fn commands(heading: &str) -> String {
     let page = fs::read_to_string(project().join("docs/operate/repositories.md")).unwrap();
     let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap();
@@ -50,7 +51,7 @@ fn commands(heading: &str) -> String {
     blocks.filter_map(|block| block.strip_prefix("sh\n")).collect()
 }
 
-/// How many commands these are: lines outside of what is typed into them.
+/// Counts the commands, without the lines of their input.
 fn count(commands: &str) -> usize {
     let (mut count, mut inside, mut quotes) = (0, false, 0);
     for line in commands.lines() {
@@ -100,7 +101,7 @@ fn follow(bed: &Testbed, kind: Kind) {
     assert!(web["conforming"]["packets"].as_u64() > Some(10), "{status}");
 }
 
-/// The server as Debian's package starts it, without data; the page begins with its installation.
+/// Starts the server as Debian's package does, without data. The page begins with its installation.
 fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     let (mut command, ready) = match kind {
         Kind::Directory => return None,
@@ -130,7 +131,8 @@ fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     Some(server)
 }
 
-/// Has a shell in the middle carry out `commands`, with the files of the test bed; all is installed already.
+/// Runs `commands` in a shell in the middle, with the files of the test bed. All packages are
+/// already installed.
 fn obey(bed: &Testbed, commands: &str) {
     let commands: String = commands
         .lines()
@@ -141,7 +143,7 @@ fn obey(bed: &Testbed, commands: &str) {
     let commands = commands
         .replace("/etc/tidegate/policy.toml", &format!("{folder}/policies.toml"))
         .replace("/etc/tidegate/", &format!("{folder}/"))
-        // The servers of the test belong to the user who runs it.
+        // The servers of the test run as the user of the test.
         .replace(" -o openldap -g openldap", "");
     let log = bed.folder.join("page.log");
     let (log_file, project) = (log.display(), fs::canonicalize(project()).unwrap());

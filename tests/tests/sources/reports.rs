@@ -9,7 +9,8 @@ use tidegate_e2e::{now, until, witnessed_beside_others};
 use crate::site::{Kind, LIMIT, PASSWORD, Site, ask, in_state, prepare};
 use crate::stream::Stream;
 
-/// A report has to be there: two intervals of 10 s, of which the first one begins to measure, and some time to write.
+/// Time limit for a report: two intervals of 10 s, of which the first only starts the measurement,
+/// and some time to write.
 const REPORTED: Duration = Duration::from_secs(25);
 
 #[test]
@@ -26,7 +27,8 @@ fn of_ldap() {
     }
 }
 
-/// Kills: a report that is not written, or of another generation; flows that are not counted; a rate over no profile.
+/// Kills: a report that is not written, or about another generation. Flows that are not counted. A
+/// rate that is not relative to the profile.
 fn reports_to(kind: Kind) {
     witnessed_beside_others(|bed| {
         prepare(bed);
@@ -45,7 +47,8 @@ fn reports_to(kind: Kind) {
         assert_eq!(report["generation"], ask(bed, "status")["generation"], "{report}");
         assert_eq!(report["flows_on_it"], 1.0, "{report}");
         assert!(report["since_s"].as_u64() > Some(0) && report["error"].is_null(), "{report}");
-        // 500 datagrams a second of 142 bytes are over a half of 1 Mbit/s; a slow machine sends fewer.
+        // 500 datagrams of 142 bytes each second are more than half of 1 Mbit/s. A slow machine
+        // sends fewer.
         let conformance = report["policies"]["stream"]["up"].as_f64().unwrap();
         assert!((0.01..1.1).contains(&conformance), "{report}");
         let (sent, received) = stream.finish();

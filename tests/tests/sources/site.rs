@@ -1,4 +1,4 @@
-//! A repository of each kind in the machine in the middle, and what operators do to it by hand.
+//! A repository of each kind on the machine in the middle, and manual changes to it.
 
 use std::fs;
 use std::ops::Range;
@@ -27,7 +27,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether its programs are installed. If not it says so, which CI refuses.
+    /// Returns `true` if its programs are installed. Otherwise reports the test as skipped, which
+    /// CI does not accept.
     pub(crate) fn is_here(self) -> bool {
         let (programs, packages): (&[&str], _) = match self {
             Self::Directory => (&[], ""),
@@ -57,13 +58,13 @@ pub(crate) struct Site<'a> {
     pub(crate) bed: &'a Testbed,
     pub(crate) kind: Kind,
     server: Option<Process>,
-    /// More variables of the server's environment.
+    /// Further environment variables of the server.
     variables: Vec<(&'static str, PathBuf)>,
     /// The last marker.
     marker: u32,
 }
 
-/// Gives the machine in the middle a loopback interface and a `/var/lib` of its own.
+/// Gives the machine in the middle a loopback interface and its own `/var/lib`.
 pub(crate) fn prepare(bed: &Testbed) {
     bed.middle.run("ip link set lo up");
     bed.middle.run("mount -t tmpfs none /var/lib");
@@ -124,7 +125,7 @@ impl<'a> Site<'a> {
         file
     }
 
-    /// Starts the server, or brings the directory back.
+    /// Starts the server, or restores the directory.
     pub(crate) fn run(&mut self) {
         let folder = &self.bed.folder;
         let mut command = match self.kind {
@@ -162,7 +163,7 @@ impl<'a> Site<'a> {
         self.server = Some(server);
     }
 
-    /// Kills the server, or takes the directory away.
+    /// Kills the server, or moves the directory away.
     pub(crate) fn kill(&mut self) {
         self.server = None;
         if self.kind == Kind::Directory {
@@ -170,7 +171,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The `[[source]]` of it, called `central`, with this password.
+    /// Its `[[source]]` table with the name `central` and this password.
     pub(crate) fn source(&self, password: &str) -> String {
         let place = match self.kind {
             Kind::Directory => format!("path = \"{}\"", self.bed.folder.join("site").display()),
@@ -183,7 +184,7 @@ impl<'a> Site<'a> {
         format!("[[source]]\nname = \"central\"\nkind = \"{}\"\n{place}\n", self.kind.name())
     }
 
-    /// What messages call the place of the policy `stream`.
+    /// The place of the policy `stream` in messages.
     pub(crate) const fn place(&self) -> &'static str {
         match self.kind {
             Kind::Directory => "stream.toml",
@@ -251,7 +252,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes markers for `time`, a thousand a second or as fast as the server takes them; how many.
+    /// Writes markers for `time`, a thousand each second or as fast as the server accepts them.
+    /// Returns their number.
     pub(crate) fn flood(&mut self, time: Duration) -> u32 {
         let begin = self.marker;
         let start = now();
@@ -285,7 +287,7 @@ impl<'a> Site<'a> {
         let writes = self.bed.middle.within(move || {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", 2379)).unwrap();
             for marker in markers {
-                // `/tidegate/commit` and the number in base64.
+                // `/tidegate/commit` and the number, in base64.
                 let digits = format!("{marker:06}");
                 let body = format!("{{\"key\":\"L3RpZGVnYXRlL2NvbW1pdA==\",\"value\":\"{}\"}}", base64(&digits));
                 let length = body.len();
@@ -327,7 +329,7 @@ impl<'a> Site<'a> {
         assert!(finished.status.success(), "{ldif}{finished:?}");
     }
 
-    /// What is below `base`.
+    /// The entries below `base`.
     pub(crate) fn search(&self, base: &str) -> String {
         let mut command = self.bed.middle.command("ldapsearch");
         command.args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", "ldap://127.0.0.1", "-b", base]);
@@ -351,7 +353,7 @@ fn base64(digits: &str) -> String {
     digits.as_bytes().chunks(3).flat_map(letters).collect()
 }
 
-/// What the gateway in the middle says when it is asked for `what`.
+/// The answer of the gateway in the middle to the command `what`.
 pub(crate) fn ask(bed: &Testbed, what: &str) -> Value {
     let finished = Process::start(&mut bed.tidegate(&[what, "--json"])).finish(LIMIT);
     serde_json::from_str(&finished.output).unwrap_or_else(|error| panic!("{error}: {finished:?}"))
@@ -363,7 +365,7 @@ pub(crate) fn in_state(bed: &Testbed, name: &str, state: &str) -> Value {
     let start = now();
     loop {
         let sources = ask(bed, "source");
-        // A gateway that is being started does not answer yet.
+        // A starting gateway does not answer yet.
         let mut all = sources["sources"].as_array().into_iter().flatten();
         if let Some(found) = all.find(|it| it["name"] == name) {
             last = found.clone();

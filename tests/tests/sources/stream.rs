@@ -1,4 +1,4 @@
-//! A stream of datagrams from the LAN to the WAN, each of which is counted at both ends.
+//! A stream of datagrams from the LAN to the WAN, counted at both ends.
 
 use std::net::UdpSocket;
 use std::ops::Range;
@@ -16,10 +16,10 @@ pub(crate) const PORT: u16 = 9000;
 /// Interval between two datagrams.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// After the last datagram was sent, the receiver waits this long for one more.
+/// The receiver ends when no datagram arrives for so long.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// A stream under way.
+/// A running stream.
 pub(crate) struct Stream {
     ends: Ends,
     sender: JoinHandle<u64>,
@@ -62,14 +62,14 @@ impl Stream {
         Self { ends: Ends(ends), sender, receiver }
     }
 
-    /// Ends it; what was sent and what arrived.
+    /// Ends the stream; returns the numbers of sent and received datagrams.
     pub(crate) fn finish(self) -> (u64, u64) {
         drop(self.ends);
         (self.sender.join().unwrap(), self.receiver.join().unwrap())
     }
 }
 
-/// Sends a datagram to each of `ports`, so that each policy of one of them has an aggregate.
+/// Sends a datagram to each of `ports`, so each policy for one of them gets an aggregate.
 pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     let (from, to) = (bed.lan.v4, bed.wan.v4);
     let sender = bed.lan.within(move || {
@@ -84,10 +84,10 @@ pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     sender.join().unwrap();
 }
 
-/// Datagrams sent at once: fewer than any ring holds.
+/// Datagrams sent at a time: fewer than any ring holds.
 const PACE: u16 = 32;
 
-/// Ends the sender when it is dropped, on a panic too.
+/// Ends the sender on drop, even by a panic.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -96,7 +96,7 @@ impl Drop for Ends {
     }
 }
 
-/// Packets of the stream that a gateway with `status` has given to a policy.
+/// Packets of the stream that a gateway with this `status` has assigned to a policy.
 pub(crate) fn classified(status: &Value) -> u64 {
     let all = status["aggregates"].as_array().unwrap().iter();
     let stream = all.filter(|it| it["policy"] == "stream" && it["direction"] == "up");

@@ -1,18 +1,19 @@
-//! Trunks that are added, changed and removed by `tidegate apply` while a transfer is under way.
+//! Trunks are added, changed and removed by `tidegate apply` during a transfer.
 
 use tidegate_e2e::{Lab, now, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, are_up, gateway, host, key, trunks};
 
-/// Bytes of the transfer that come between one change and the next.
+/// Bytes of the transfer between two changes.
 const BETWEEN: u64 = 1_500_000;
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// What becomes of the trunks of both gateways, of which `north` sends the transfer.
+/// Changes the trunks of both gateways step by step, while `north` sends the transfer.
 ///
-/// Kills: a port that is not told; a session that ends for a ceiling; packets that wait at a trunk which goes.
+/// Kills: a port that is not notified; a session that ends because a ceiling changes; packets that
+/// stay at a removed trunk.
 #[test]
 fn transfers_go_on_whole_while_trunks_come_change_and_go() {
     witnessed_beside_others(|bed| {
@@ -26,7 +27,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
             "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
         ];
         let lab = Lab::up(bed, &topology.concat());
-        // So that they fit datagrams: the address that says what does not is also that of a host in this lab.
+        // Packets must fit into datagrams, because the source address of "too big" errors also
+        // belongs to a host of this lab.
         ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
         let _server = lab.serve("a", "cubic");
         let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "12 MB"]);
@@ -60,7 +62,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
     });
 }
 
-/// What the policy files of north and south say of these trunks, each with its fields, and through which all goes.
+/// The policy files of north and south with these trunks and their fields, and with all traffic
+/// through one of them.
 fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
     [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
         let trunk =
@@ -71,7 +74,7 @@ fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2
     })
 }
 
-/// Sessions of the trunks of north so far.
+/// Number of sessions so far of each trunk of north.
 fn sessions(lab: &Lab) -> Vec<u64> {
     let all = trunks(lab, "north");
     let all = all.as_array().into_iter().flatten();

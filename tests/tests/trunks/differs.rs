@@ -1,4 +1,4 @@
-//! Gateways that are told different things of one trunk, until they are told the same.
+//! Gateways whose settings of one trunk differ, until they are equal.
 
 use serde_json::Value;
 use tidegate_e2e::{Lab, until, witnessed_beside_others};
@@ -8,15 +8,16 @@ use crate::sites::{Site, gateway, host, key, trunks};
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// What both are told one after the other, and what they refuse each other for while only the first is.
+/// Settings that both gateways get one after the other, with the reason for which they refuse each
+/// other in between.
 const FIELDS: [(&str, &str); 3] = [
     ("weight = 3\n", "weight"),
     ("probing = \"vegas\"\n", "probing"),
     ("encapsulation = \"udp\"\n", "encapsulation"),
 ];
 
-/// Kills: ends that agree all the same; an end that says nothing of it; one that goes on differing once it is told the
-/// same.
+/// Kills: ends that agree in spite of a difference. An end that does not report it. A difference
+/// that remains after the settings are equal.
 #[test]
 fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {
     witnessed_beside_others(|bed| {
@@ -46,7 +47,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
             let alarms = lab.status("south")["alarms"].to_string();
             assert!(alarms.contains(&format!("another `{reason}`")), "{alarms}");
             let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
-            // They say hello each second, and refuse it.
+            // Both send a hello each second, and refuse the other's.
             let refused = |it: &Value| it["refused"][reason].as_u64();
             let before = both_are(&lab, "mismatch").map(|it| refused(&it));
             until("two more hellos", LIMIT, || {
@@ -65,7 +66,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
     });
 }
 
-/// What both gateways say of the other end, once that is in this state.
+/// The reports of both gateways about the other end, once it is in this state.
 fn both_are(lab: &Lab, state: &str) -> [Value; 2] {
     ["north", "south"].map(|gateway| {
         until(state, LIMIT, || {

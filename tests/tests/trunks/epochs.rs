@@ -1,4 +1,4 @@
-//! A trunk that probes by epochs between live gateways.
+//! A trunk with epochs between live gateways.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed_beside_ot
 use crate::LIMIT;
 use crate::sites::{gateway, key, sent, trunks};
 
-/// Of the path in bytes a second.
+/// Rate of the path in bytes per second.
 const RATE: f64 = 2_500_000.0;
 
-/// Of a path without a queue.
+/// Round-trip time without a queue, in milliseconds.
 const ROUND_TRIP: f64 = 20.0;
 
-/// Payload, of what user packets take with IPv6 and timestamps: 1,428 of 1,500 bytes.
+/// Fraction of payload in user packets with IPv6 and timestamps: 1,428 of 1,500 bytes.
 const PAYLOAD: f64 = 0.95;
 
-/// How addresses of hosts and of gateways begin.
+/// The first parts of the addresses of hosts and of gateways.
 type Family = [&'static str; 2];
 
 const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]];
 
-/// The queue of 100 ms stays where flows are kept apart, whatever version IP is of, and a receiver that begins anew is
-/// understood again.
+/// The queue of 100 ms builds up at the gateway, which has a queue for each flow, with either IP
+/// version. A restarted receiver works again.
 ///
-/// Kills: a live gateway whose users keep their codepoint; boundaries by IPv4's identification.
+/// Kills: a live gateway that does not set the codepoint of user packets; boundaries identified by
+/// IPv4's identification.
 #[test]
 fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {
     witnessed_beside_others(|bed| {
@@ -64,7 +65,7 @@ fn waits_here(bed: &Testbed, key: &str, family: Family) {
     assert!(outcome.complete && outcome.intact, "{outcome:?}");
 }
 
-/// Two sites, and a path of 20 Mbit/s between them with room for 100 ms.
+/// Two sites with a path of 20 Mbit/s, and a buffer of 100 ms.
 fn topology(key: &str, [hosts, ends]: Family) -> String {
     let host = |name: &str, number: u8, gateway: &str| {
         format!(
@@ -94,7 +95,7 @@ fn topology(key: &str, [hosts, ends]: Family) -> String {
     .concat()
 }
 
-/// The median round-trip time from the first site to the second, in milliseconds, of those that were answered.
+/// The median round-trip time in milliseconds of answered pings from the first site to the second.
 fn ping(lab: &Lab, to: &str) -> f64 {
     let words = ["ping", "-n", "-i", "0.1", "-W", "2", "-c", "30", to];
     let said = Process::start(lab.on("a").args(words)).finish(LIMIT).output;

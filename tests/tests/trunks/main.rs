@@ -1,5 +1,7 @@
-//! Trunks between live gateways: shares of a path, short transfers beside greedy ones, what becomes of transfers when
-//! a gateway goes away or the path is another, trunks within trunks, peers that lie, and a gateway with many.
+//! Trunks between live gateways.
+//!
+//! The tests cover shares of a path, short transfers beside greedy ones, failures of gateways and
+//! changes of the path, nested trunks, lying peers, and many trunks.
 
 mod changes;
 mod differs;
@@ -28,7 +30,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A trunk from the middle of a test bed to an address where nobody is, by way of the WAN host.
+/// A trunk from the middle of a test bed through the WAN host to an unused address.
 fn lonely(bed: &Testbed, v6: bool, fallback: &str) -> String {
     let (local, peer, next_hop) = if v6 {
         ("fd83::77", "fd83:1::1", bed.wan.v6)
@@ -64,7 +66,7 @@ fn the_next_hop_is_found_and_the_address_answers(bed: &Testbed, backend: &str) {
         });
         assert_eq!(said["next_hop"], of(&bed.wan), "{said}");
         assert_eq!((said["state"].as_str(), said["sessions"].as_u64()), (Some("unknown"), Some(0)));
-        // Whoever speaks to the address asks for it; nothing else is ever answered.
+        // A ping to the address causes an ARP request. Nothing else is ever answered.
         let address = if v6 { "fd83::77" } else { "10.83.0.77" };
         let ask = format!("ping -c 1 -W 1 {address} > /dev/null; ip neighbour show {address}");
         let shell = bed.wan.command("sh").args(["-c", &ask]).output().expect("a shell");

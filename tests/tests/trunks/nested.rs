@@ -1,4 +1,4 @@
-//! Trunks within trunks: gateways behind gateways.
+//! Nested trunks: gateways behind gateways.
 
 use std::time::Duration;
 
@@ -7,29 +7,32 @@ use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, gateway, key, lost, mix};
 
-/// Level-2 trunks: name of the gateway, the last number of its address, the gateway it is behind, and the part
-/// of the path that it has in the paper.
+/// Level-2 trunks: name of the gateway, last number of its address, its outer gateway, and its
+/// share of the path in the paper.
 const INNER: [(&str, u8, &str, f64); 3] =
     [("l2-1", 11, "l1-1", 0.25), ("l2-2", 12, "l1-1", 0.25), ("l2-3", 13, "l1-2", 0.5)];
 
-/// Level-1 trunks: name of the gateway, the last number of its address, and of the source whose port frames for
-/// it go to.
+/// Level-1 trunks: name of the gateway, last number of its address, and the number of the source
+/// that its frames are sent to.
 const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 
-/// The last numbers of the addresses where trunks of each level end, which the first sink has, and its number.
+/// The last numbers of the addresses at which trunks of each level end; the first sink has these
+/// addresses. Then the sink's number.
 const ENDS: [u8; 2] = [9, 19];
 const SINK: u8 = 3;
 
-/// Tells inner trunks to slow down before the tunnel queue of the outer one drops what their users sent.
+/// A queue that slows down inner trunks before the tunnel queue of the outer trunk drops user
+/// packets.
 const TELLS: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", threshold = 64 }";
 
-/// The paper's second experiment (`trunking`, section 7.2) in a short form: two trunks share what the trunk
-/// around them gets, which is as much as another trunk alone in one gets.
+/// The paper's second experiment (`trunking`, section 7.2) in a short form. Two trunks share the
+/// rate of their outer trunk. The other outer trunk, with only one trunk inside, has the same rate.
 ///
-/// In the simulator parts of 27 s have deviations of 7 % (level 2) and 4 % (level 1) of themselves: bounds
-/// are three times as wide and more. `trunking/live_nested` decides whether the means are within 10 %.
+/// In the simulator, shares over 27 s have relative deviations of 7 % (level 2) and 4 % (level 1).
+/// The bounds are at least three times as wide. `trunking/live_nested` decides whether the means
+/// are within 10 %.
 ///
-/// Kills: a gateway that passes what comes from trunks behind it by its own, which gives a third to each.
+/// Kills: packets of inner trunks that bypass the outer trunk, which gives a third to each.
 #[test]
 fn trunks_within_a_trunk_share_what_it_gets() {
     witnessed_beside_others(|bed| {
@@ -42,7 +45,7 @@ fn trunks_within_a_trunk_share_what_it_gets() {
     });
 }
 
-/// What the sink of each level-2 trunk receives, of what all do.
+/// The shares of the sinks of level-2 trunks in all received traffic.
 fn parts(bed: &Testbed) -> Vec<f64> {
     let lab = Lab::up(bed, &topology(&key(bed)));
     let flood = |number: usize| {
@@ -61,7 +64,7 @@ fn parts(bed: &Testbed) -> Vec<f64> {
     got.iter().map(|it| it / got.iter().sum::<f64>()).collect()
 }
 
-/// Bytes of frames that a host has received.
+/// Bytes of the frames that a host has received.
 fn received(lab: &Lab, host: &str) -> f64 {
     let mut command = lab.on(host);
     let text = run(command.arg("cat").arg("/sys/class/net/eth0/statistics/rx_bytes"), LIMIT);
@@ -96,7 +99,7 @@ fn topology(key: &str) -> String {
     )
 }
 
-/// Host `number`, called by its place among its kind, which also has those addresses of gateways.
+/// Host `number` with its kind as its name. It also has these addresses of gateways.
 fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -> String {
     let also: String = also.map(|it| format!(", \"10.73.9.{it}\"")).collect();
     format!(
@@ -106,7 +109,7 @@ fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -
     )
 }
 
-/// A gateway of the lab, behind another.
+/// Puts a gateway of the lab behind another.
 fn behind(gateway: String, outer: &str) -> String {
     gateway + &format!("gateway = \"{outer}\"\n")
 }

@@ -1,4 +1,4 @@
-//! Senders told by their ACKs what the trunk before them takes.
+//! ACK-controlled senders before a trunk: ACK control follows the rate of the trunk.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
 
-/// Four uploads at a time.
+/// Number of concurrent uploads.
 const UPLOADS: usize = 4;
 
-/// With ACKs held in place of data a trunk is as full, next to nothing waits before it most of the time, and no sender
-/// sends a segment twice. Now and then more waits for some tenths of a second, so that the mean says less than the
-/// median; why is not known.
+/// With held ACKs the trunk is equally full, hardly any data waits before it most of the time, and
+/// no sender retransmits. Occasionally more data waits for some tenths of a second, for an unknown
+/// reason, so the test uses the median instead of the mean.
 ///
-/// Kills: a gate that looks at what waits before the link, and not before the trunk.
+/// Kills: a gate that measures the queue of the link instead of the trunk's.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed_beside_others(|bed| {
@@ -34,24 +34,24 @@ fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     });
 }
 
-/// What came of uploads.
+/// The results of uploads.
 #[derive(Debug)]
 struct Findings {
-    /// Bytes that waited before the trunk, at the median and on average.
+    /// Bytes that waited before the trunk: the median and the mean.
     waiting: f64,
     mean: f64,
-    /// How long the last of them took.
+    /// Duration of the slowest upload.
     seconds: f64,
-    /// Segments that the sender sent again.
+    /// Segments that the sender retransmitted.
     again: u64,
-    /// User packets that gateways and the path dropped.
+    /// User packets dropped by gateways and the path.
     dropped: u64,
     hangs: u64,
 }
 
 fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     let lab = Lab::up(bed, &topology(key, signal));
-    // Else the first uploads wait for the gateways to agree.
+    // Otherwise the first uploads would wait for the session of the gateways.
     are_up(&lab, 1);
     let _server = lab.serve("c", "cubic");
     let again = || lab.counters("a")["RetransSegs"];
@@ -79,7 +79,8 @@ fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     }
 }
 
-/// Two sites; the policy of the first may ask for as much as its port carries, and what it gets its trunk finds.
+/// Two sites. The first site's policy has a profile as fast as its port, so the trunk limits its
+/// rate.
 fn topology(key: &str, signal: &str) -> String {
     let north = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
     let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };

@@ -1,4 +1,4 @@
-//! Gateways with trunks, as tables of a lab.
+//! Gateways with trunks, as tables of a topology file.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -18,12 +18,12 @@ pub(crate) fn key(bed: &Testbed) -> String {
 
 pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// A gateway of a lab with a trunk and a policy that sends all through it.
+/// A gateway of a lab with a trunk, and with a policy that sends all traffic through it.
 pub(crate) struct Site<'a> {
     pub(crate) name: &'a str,
-    /// Its address, and that of its peer; of each the last number.
+    /// The last numbers of its address and of its peer's address.
     pub(crate) ends: [u8; 2],
-    /// The host the peer's address belongs to, by its number in the file.
+    /// The number in the file of the host with the peer's address.
     pub(crate) next_hop: u8,
     /// Further fields of the trunk.
     pub(crate) fields: &'a str,
@@ -60,7 +60,7 @@ pub(crate) fn gateway(name: &str, more: &str) -> String {
     )
 }
 
-/// A host, which also has the address of the gateway it is behind: so the network knows the way there.
+/// A host that also has the address of its gateway, so the network has a route to it.
 pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> String {
     let also = also.map(|end| format!(", \"10.73.9.{end}\"")).unwrap_or_default();
     format!(
@@ -68,11 +68,12 @@ pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> S
     )
 }
 
-/// Drops management packets early, and has more room than equation 2 asks for.
+/// A queue that drops management packets early, with more room than equation 2 requires.
 pub(crate) const ROUTER: &str = "kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64";
 
-/// Two sites that meet on 9.6 Mbit/s to a third: from `a` behind north and `c` behind south to `g` and `h` behind main.
-/// Trunks have such `fields`; where there are none, the path's `queue` is all that shares.
+/// Two sites that share a path of 9.6 Mbit/s to a third: from `a` behind north and `c` behind south
+/// to `g` and `h` behind main. The trunks have these `fields`. With `None` there are no trunks, and
+/// only the path's `queue` divides the rate.
 pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> String {
     let site =
         |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields }.gateway(key);
@@ -100,7 +101,7 @@ pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> Stri
     )
 }
 
-/// What `e2e-mix` does on `host`, under way.
+/// Starts `e2e-mix` on `host`.
 pub(crate) fn mix(lab: &Lab, host: &str, words: &[&str]) -> Process {
     Process::start(lab.on(host).arg(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
 }
@@ -109,7 +110,7 @@ pub(crate) fn trunks(lab: &Lab, gateway: &str) -> Value {
     lab.ask(gateway, "trunks")["trunks"].clone()
 }
 
-/// Waits until all of `many` trunks of north and south are agreed on, at both ends.
+/// Waits until all `many` trunks of north and south have a session, at both ends.
 pub(crate) fn are_up(lab: &Lab, many: usize) {
     for gateway in ["north", "south"] {
         let up = |trunk: &Value| trunk["other_end"]["state"] == "up";
@@ -121,13 +122,14 @@ pub(crate) fn are_up(lab: &Lab, many: usize) {
     }
 }
 
-/// Counts by reason, as the network and gateways tell them.
+/// The drops by reason in a report of the network or a gateway.
 pub(crate) fn drops<T: DeserializeOwned>(said: &Value) -> T {
     let drops = serde_json::from_value(said["drops"].clone());
     drops.unwrap_or_else(|error| panic!("no drops ({error}): {said}"))
 }
 
-/// User packets that the network dropped: all but management packets, which it drops early.
+/// User packets dropped by the network. It drops management packets early, and these are not
+/// counted.
 pub(crate) fn lost(lab: &Lab) -> u64 {
     let drops: Vec<(String, u64)> = drops(&lab.network());
     drops.iter().filter(|it| it.0 != "aqm").map(|it| it.1).sum()

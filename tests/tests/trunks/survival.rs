@@ -1,4 +1,4 @@
-//! What becomes of transfers when a gateway goes away, when the path is another, and when there is none.
+//! Transfers survive the failure of a gateway, a change of the path, and an outage of the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,20 +10,22 @@ use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed_be
 use crate::LIMIT;
 use crate::sites::{Site, drops, host, key, lost, mix, sent, trunks};
 
-/// Of the path in bytes a second, and after it has lost half.
+/// Rate of the path in bytes per second, before it loses half.
 const RATE: f64 = 1_250_000.0;
 
-/// What user packets take of a path, beside management packets: 1,500 of 1,574 bytes.
+/// The share of user packets in the rate of a path, beside management packets: 1,500 of 1,574
+/// bytes.
 const USERS: f64 = 0.95;
 
-/// Bytes under way to `c` when it begins.
+/// Bytes that have arrived at `c` when the test begins.
 const BEGUN: u64 = 2_000_000;
 
-/// Within this the other end is held for gone: three times the timeout, which is a second, and one in which to ask.
+/// The other end is considered dead within this time: three times the timeout of a second, and one
+/// second to ask.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
-/// A path of 10 Mbit/s between two sites whose trunks have such `fields`, and a transfer from the first to the second
-/// under way.
+/// A path of 10 Mbit/s between two sites whose trunks have these `fields`, and a running transfer
+/// from the first to the second.
 fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Process, Fetch) {
     let site = |name, ends, next_hop| Site { name, ends, next_hop, fields }.gateway(key);
     let topology = [
@@ -60,9 +62,10 @@ fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_
     });
 }
 
-/// No frame passes the killed gateway: for ten seconds everything is lost.
+/// No frame passes the killed gateway, so everything is lost for ten seconds.
 ///
-/// Kills: a third timeout before the other end is held for gone; hellos that hasten nothing.
+/// Kills: a third timeout before the other end is considered dead; hellos that do not speed up the
+/// recovery.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.cut("south");
@@ -76,7 +79,7 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     pause(Duration::from_secs(10).saturating_sub(gone.elapsed()));
     let there = &trunks(&lab, "north")[0];
     assert_eq!(there["other_end"]["state"], "silent", "{there}");
-    // A connection that had nothing to ask may ask twice before it is given up too.
+    // A connection without data in flight may probe twice before it is also given up.
     assert!(sent(&lab, "north") - before <= 4.0 * 2.0 * 1_500.0, "{there}");
     let silence = gone.elapsed();
     let _south = lab.start_again("south");
@@ -93,8 +96,8 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     }
 }
 
-/// From its first hello to the first answer it takes far less than the `silence` before: the timeout that would be
-/// next is half as long as that, or more.
+/// The time from its first hello to the first answer is much shorter than the `silence` before. The
+/// next timeout would be at least half of that silence.
 fn answers_soon(lab: &Lab, silence: Duration) {
     let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
         until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
@@ -106,8 +109,8 @@ fn answers_soon(lab: &Lab, silence: Duration) {
     assert!(took < silence / 4, "{took:?} after {silence:?}");
 }
 
-/// The path loses half its rate, and then is twice as long: 100 round trips later, with nothing waiting, the
-/// trunk sends what it carries, and no user packet is lost on it.
+/// The path loses half its rate, and then gets twice the delay. After 100 round trips with an empty
+/// queue, the trunk uses the whole rate again, and no user packet is lost on the path.
 fn outlives_changes(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "18 MB");
     lab.change(1, &["--rate", "5 Mbit/s"]);
@@ -122,7 +125,7 @@ fn outlives_changes(bed: &Testbed, key: &str) {
     is_whole(fetch);
 }
 
-/// For five seconds the trunk sends what a path of this `rate` carries, in bytes a second.
+/// For five seconds, the trunk sends at the `rate` of the path, in bytes per second.
 fn is_full(lab: &Lab, rate: f64) {
     let (from, before) = (now(), sent(lab, "north"));
     pause(Duration::from_secs(5));
@@ -131,8 +134,8 @@ fn is_full(lab: &Lab, rate: f64) {
     assert!((0.9..1.1).contains(&part), "{part} of what the path carries");
 }
 
-/// Killed, a gateway leaves a wire that passes frames on; the other sends past the trunk, and transfers both ways end
-/// without any.
+/// A killed gateway still lets frames pass. The other gateway sends without the trunk, and
+/// transfers in both directions complete.
 fn outlives_the_peer(bed: &Testbed, key: &str) {
     let (lab, _server, down) = under_way(bed, key, "fallback = \"direct\"", "8 MB");
     let up = lab.fetch("c", "10.73.0.1", &["--bytes", "6 MB", "--upload"]);
@@ -148,7 +151,7 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
         let outcome = fetch.finish(LIMIT);
         println!("past the trunk after {taken:?}: {outcome:?}");
         assert!(outcome.complete && outcome.intact, "{outcome:?}");
-        // A sender that timed out meanwhile may wait for its next timeout, which is as long again.
+        // A sender that timed out meanwhile may wait for its next timeout, which is equally long.
         assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
     }
     let trunk = &trunks(&lab, "north")[0];
@@ -156,11 +159,11 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
     assert!(past() > Some(BEGUN), "{trunk}");
 }
 
-/// The guarantee of a trunk whose path carries nothing for a while, in bytes a second.
+/// The guarantee of a trunk in bytes per second, for a path that fails for some time.
 const GUARANTEE: f64 = 200_000.0;
 
-/// Both gateways live, and the path carries nothing for ten seconds, either way: what is sent is the guarantee, what
-/// finds no room is counted, and the rest waits.
+/// Both gateways live, and the path carries nothing for ten seconds in either direction. The
+/// gateway sends the guarantee, counts packets without room, and keeps the others.
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));
@@ -172,7 +175,7 @@ fn outlives_an_outage(bed: &Testbed, key: &str) {
         let trunk = &trunks(&lab, "north")[0];
         ["elastic_bytes", "guaranteed_bytes"].map(|it| trunk[it].as_f64().unwrap_or(f64::NAN))
     };
-    // More than the guarantee, and nobody can hold it.
+    // Above the guarantee, and not responsive.
     let _flood = mix(&lab, "a", &["flood", "10.73.0.2:9", "500000", "10"]);
     change("0 bit/s");
     let (cut, dropped) = (now(), full());

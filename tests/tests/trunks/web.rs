@@ -1,4 +1,4 @@
-//! Short transfers beside senders that take whatever they get.
+//! Short transfers beside greedy senders.
 
 use std::time::Duration;
 
@@ -10,28 +10,32 @@ use tidegate_e2e::{Lab, Testbed, pause, until, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, are_up, key, lost, meeting, mix};
 
-/// Bytes of a transfer, and who asks for one after the other.
+/// Bytes of a transfer, and the number of clients that repeat it.
 const PAGE: &str = "8192";
 const CLIENTS: &str = "20";
 
-/// Seconds in which they do, after the others have begun and taken what there is.
+/// Duration of the requests in seconds, and seconds before, in which the greedy senders saturate
+/// the path.
 const SECONDS: u64 = 8;
 const SETTLED: u64 = 3;
 
-/// Connections of the other site, beside datagrams a quarter faster than the path is: from several senders, as each sends
-/// ten milliseconds' worth at once and leaves room until the next.
+/// TCP connections of the other site, and senders of datagrams, which together send a quarter
+/// faster than the path. There are several, since each sends ten milliseconds' worth at once and
+/// then pauses.
 const SESSIONS: usize = 4;
 const BLASTS: usize = 8;
 const BLAST: &str = "187500";
 
-/// What the router has without trunks: the room of equation 2. With more, transfers take longer still.
+/// The router's queue without trunks, with the room of equation 2. With more room, transfers would
+/// take even longer.
 const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
 
-/// The paper's third experiment (`trunking`, section 7.3) in a short form: one site has its share, whatever the other
-/// sends. Three to seven times as many transfers end, in 0.2 to 0.4 of the time on average, the longest in 0.1 of it; on
-/// the paper's path `trunking/live_web` decides.
+/// The paper's third experiment (`trunking`, section 7.3) in a short form: one site has its share,
+/// whatever the other sends. Three to seven times as many transfers complete, in 0.2 to 0.4 of the
+/// time on average. The longest takes 0.1 of the time. On the paper's path, `trunking/live_web`
+/// decides.
 ///
-/// Kills: a policy that does not name its trunk; trunks before a router that drops what does not fit.
+/// Kills: a policy that does not name its trunk; trunks before a drop-tail router.
 #[test]
 fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
     witnessed_beside_others(|bed| {
@@ -48,15 +52,15 @@ fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
     });
 }
 
-/// What came of the transfers.
+/// The results of the transfers.
 #[derive(Debug)]
 struct Findings {
-    /// Those that ended.
+    /// Completed transfers.
     ended: f64,
-    /// How long they took, and those that had not ended had taken so far, in seconds.
+    /// Mean and longest time in seconds, including the time so far of incomplete transfers.
     mean: f64,
     longest: f64,
-    /// User packets that the network dropped, from the beginning on.
+    /// User packets dropped by the network since the start.
     lost: u64,
 }
 

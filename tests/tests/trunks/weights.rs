@@ -13,10 +13,11 @@ const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", sample
 const INITIAL: f64 = 2.0;
 const MOST: f64 = 8.0;
 
-/// Greedy transfers fill the trunk, and end. Their connections pass both gateways unchanged.
+/// Greedy transfers fill the trunk, then end. Their connections pass both gateways unchanged.
 ///
-/// Kills: an adjuster that live gateways do not call; a load that counts twice or never; a weight that stays when the
-/// load is gone; with `management`, a number of connections that does not follow; with `vegas`, more than one.
+/// Kills: an adjuster that live gateways do not call. A load that counts twice or never. A weight
+/// that stays when the load ends. With `management`, a number of connections that does not follow.
+/// With `vegas`, more than one connection.
 #[test]
 fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
     witnessed(|bed| {

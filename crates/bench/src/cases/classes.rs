@@ -1,4 +1,5 @@
-//! The class tree: a packet is chosen and sent, a class is changed, added and removed, as a tree and as a gateway does.
+//! The class tree: scheduling a packet, and changing, adding and removing a class. Both in a tree
+//! alone and through a gateway.
 
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use super::{Case, Order};
 const LEN: Bytes = Bytes(1_514);
 const LINK: Rate = Rate::from_mbps(10_000);
 
-/// Leaves of one class that share its part of the link.
+/// Number of sibling leaf classes below one class.
 const SIBLINGS: u32 = 100;
 
-/// A tree three deep of `size` leaves, each with a guarantee, every other with a ceiling.
+/// A tree with three levels and `size` leaf classes. Each has a guarantee, and every second one a
+/// ceiling.
 struct Tree {
     tree: ClassTree,
     leaves: Vec<ClassId>,
@@ -45,7 +47,7 @@ impl Tree {
     }
 }
 
-/// One of `size` that share half the link as guarantees.
+/// The terms of one of `size` leaf classes that together have half the link as guarantees.
 fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
     let ceiling = (number % 2 == 1).then(|| Rate::from_bps(guarantee.bps() * 4));
@@ -53,7 +55,7 @@ fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     Terms { guarantee, ceiling, weight, burst: Bytes(3_076), ..Terms::NONE }
 }
 
-/// Every leaf always has packets; an operation chooses one, which is sent.
+/// All leaf classes are always backlogged. An operation selects a class and sends its packet.
 pub(super) struct Busy(Tree);
 
 impl Busy {
@@ -63,7 +65,7 @@ impl Busy {
             tree.tree.wait(tree.now, *leaf);
         }
         let mut busy = Self(tree);
-        // Until bursts are gone and everybody has had a turn.
+        // Uses up the bursts, and serves every class at least once.
         busy.run(4 * u64::from(size));
         busy
     }
@@ -84,7 +86,7 @@ impl Case for Busy {
     }
 }
 
-/// A packet comes at any leaf, and leaves: an operation.
+/// An operation enqueues a packet in a random leaf class and sends it.
 pub(super) struct Sparse(Tree);
 
 impl Sparse {
@@ -110,7 +112,7 @@ impl Case for Sparse {
     }
 }
 
-/// What any leaf has a right to is changed, while packets wait at all.
+/// An operation changes the terms of a random leaf class while all are backlogged.
 pub(super) struct Change(Busy, Random);
 
 impl Change {
@@ -133,7 +135,7 @@ impl Case for Change {
     }
 }
 
-/// A class is added, and another removed: an operation.
+/// An operation adds a class and removes another.
 pub(super) struct Add(Tree, Random);
 
 impl Add {
@@ -157,9 +159,10 @@ impl Case for Add {
     }
 }
 
-/// A gateway is told to do something to classes of its link, as an operator does, and what they then are is asked.
+/// A gateway changes classes of its link as an operator would, and then reports them.
 ///
-/// Classes are [`SIBLINGS`] parts each of others, and beside them a few have delay bounds.
+/// There are groups of [`SIBLINGS`] classes with a common parent, and in addition a few classes
+/// with delay bounds.
 pub(super) struct Told {
     gateway: Gateway,
     names: Vec<String>,
@@ -167,14 +170,14 @@ pub(super) struct Told {
     what: What,
 }
 
-/// What is done to a class.
+/// The operation on a class.
 #[derive(Clone, Copy)]
 enum What {
-    /// One of no delay bound is changed.
+    /// Change a class without a delay bound.
     Change,
-    /// One that has a delay bound is.
+    /// Change a class with a delay bound.
     Bound,
-    /// One is added, after another was removed.
+    /// Remove a class and add another.
     Add,
 }
 
@@ -235,10 +238,10 @@ impl Case for Told {
     }
 }
 
-/// Classes with delay bounds.
+/// Number of classes with delay bounds.
 const BOUNDED: u32 = 10;
 
-/// The part with that number, of `size`, which have half the link.
+/// Class `number` of `size`, which together have half the link as guarantees.
 fn part(size: u32, number: u32) -> Class {
     Class {
         parent: Some(format!("street-{}", number / SIBLINGS)),
@@ -251,7 +254,7 @@ fn queue() -> QdiscSpec {
     QdiscSpec::DropTail(Default::default())
 }
 
-/// A gateway whose link so many classes share, each way; nothing has come yet.
+/// A gateway whose link has so many classes in each direction. No packet has arrived yet.
 pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(classes.max(1))); 2];

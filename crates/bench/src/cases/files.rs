@@ -9,7 +9,7 @@ use super::Case;
 /// Parses a file. Optionally also renders all findings.
 pub(super) struct Check {
     text: String,
-    /// Render all findings, too.
+    /// Also renders all findings.
     tells: bool,
 }
 

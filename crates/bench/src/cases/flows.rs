@@ -9,7 +9,7 @@ use tidegate_core::{Packet, Time};
 
 use super::{Case, Order, index, port};
 
-/// The key of flow `number`, of hosts at random places; one of four is IPv6.
+/// The key of flow `number` between random hosts; one in four is IPv6.
 pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
     let [_, b, c, d] = number.to_be_bytes();
     let end = |v6: bool, random: &mut Random| {
@@ -35,7 +35,8 @@ pub(crate) fn segment(key: FlowKey) -> Packet {
     Packet { len: 1_514, key, tcp, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// Packets in both directions, by the parity of their flow, which is looked up.
+/// An operation looks up the flow of a packet. Packets have both directions, by the parity of their
+/// flow.
 pub(super) struct Lookup {
     table: FlowTable,
     keys: Vec<FlowKey>,

@@ -1,4 +1,4 @@
-//! A packet's whole way through the gateway: taken in, conditioned, and handed out.
+//! The whole path of a packet through the gateway: arrival, conditioning, and departure.
 
 use std::iter;
 use std::time::Duration;
@@ -17,23 +17,24 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 use super::mixes::{self, Mix};
 use super::{Case, flows, index, sharing};
 
-/// A gateway, and packets of flows it knows, which come at the rate of the profile.
+/// A gateway and packets of known flows, which arrive at the rate of the profile.
 pub(super) struct Through {
     gateway: Gateway,
     packets: Vec<(Packet, Direction)>,
     at: usize,
-    /// Segments that a flow sends in succession, and how many of them are still to come.
+    /// Segments that a flow sends in succession, and how many remain.
     window: u32,
     left: u32,
     now: Time,
 }
 
-/// No policy, and no rate.
+/// A gateway without policy and without rate.
 pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Through::new(PolicySet::default(), data(flows, seed), None, seed)
 }
 
-/// One policy that shapes all traffic, per flow, in logical partitions, with a backlog.
+/// A gateway with one policy that shapes all traffic in logical partitions per flow, with a
+/// backlog.
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, seed), None, seed)?;
@@ -46,8 +47,8 @@ pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
 
 /// As [`shaped`], with a marking at the queue, or with `none`. Packets are ECN-capable.
 ///
-/// A flow sends a window at once, and the windows of all flows last a round trip. Among more flows than the link has
-/// segments in a round trip, each sends one segment in its turn.
+/// A flow sends a window at once, and the windows of all flows last a round trip. If the link has
+/// fewer segments in a round trip than there are flows, each flow sends one segment at a time.
 pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Through> {
     let name: StrDeserializer<'_, Error> = marking.into_deserializer();
     let marking = (marking != "none").then(|| MarkingSpec::deserialize(name)).transpose()?;
@@ -66,7 +67,8 @@ pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Thr
     Ok(through)
 }
 
-/// A gateway whose link has a rate and that shapes, after the first packet of each of its flows has left and long after.
+/// A gateway with a link rate and a shaping policy, long after the first packet of each of its
+/// flows has departed.
 pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, 1), Some(Rate::from_mbps(1_000)), 1)?;
@@ -80,10 +82,11 @@ pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
     Ok(through.gateway)
 }
 
-/// Policies of a mix, which let pass what they match, and packets each of which one of them matches.
+/// Policies of a mix with action `pass`, and packets that each match one of them.
 ///
-/// Of ten policies few packets are wanted, of ten thousand nearly all; and one that is not is spared
-/// an aggregate. So that only the number of policies differs, all are.
+/// A mix of ten policies matches few packets, and one of ten thousand nearly all. A packet without
+/// a match costs less, as it has no aggregate. Only matching packets are used, so the number of
+/// policies is the only difference.
 pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result<Through> {
     let mut random = Random::new(seed, 0);
     let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
@@ -94,7 +97,7 @@ pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result
     Through::new(policies, packets, None, seed)
 }
 
-/// A policy that shapes everything in logical partitions.
+/// A policy that shapes all traffic in logical partitions.
 pub(super) fn shaping() -> anyhow::Result<Policy> {
     let profile = sharing::profile(Rate::from_mbps(1_000), Bytes(64 << 10))?;
     let allocation = sharing::spec("logical-partitions")?;
@@ -112,25 +115,25 @@ pub(super) fn shaping() -> anyhow::Result<Policy> {
     })
 }
 
-/// Flows where the policies vary.
+/// Number of flows in the cases that vary the policies.
 const KNOWN: usize = 2_000;
 
-/// Packets drawn to find so many that have a policy.
+/// Maximum number of packets drawn to find enough that match a policy.
 const MOST_DRAWN: usize = 100 * KNOWN;
 
-/// Packets that wait where a profile is exceeded.
+/// Number of waiting packets where a profile is exceeded.
 const BACKLOG: usize = 200;
 
-/// Longer than any round-trip time, and shorter than it takes to be forgotten.
+/// Longer than any round-trip time, and shorter than the timeout of a flow.
 const LONG: Duration = Duration::from_secs(10);
 
-/// A full-size frame at 1 Gbit/s.
+/// Transmission time of a full-size frame at 1 Gbit/s.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
 /// Full-size frames at 1 Gbit/s in a round trip of 97 ms.
 const IN_ROUND_TRIP: u32 = 8_000;
 
-/// Full-size data segments on their way up, one of each flow.
+/// Full-size upward data segments, one of each flow.
 fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
     let mut random = Random::new(seed, 1);
     let keys: Vec<FlowKey> = (0..flows).map(|number| flows::key(number, &mut random)).collect();
@@ -190,7 +193,7 @@ impl Through {
         }
     }
 
-    /// What a driver does after each arrival.
+    /// The actions of a driver after each arrival.
     fn drain(&mut self) -> u64 {
         let mut sum = 0;
         for port in [Gateway::LAN, Gateway::WAN] {

@@ -1,4 +1,5 @@
-//! Frames through the loop of a gateway with the WAN port of a live one: at an end of trunks, or shaped.
+//! Frames through the loop of a gateway with a live gateway's WAN port, which shapes or ends
+//! trunks.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,45 +22,47 @@ use tidegate_wire::trunk::{Ends, Key};
 use super::trunks::{FLOWS, LOCAL, of_number, policy, users};
 use super::{Case, gateway, index};
 
-/// What is measured, beside everything that has to happen for it.
+/// The gateway whose instructions are counted.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Counted {
-    /// The gateway at which user packets come in.
+    /// The gateway at which user packets enter the trunk.
     Sends,
-    /// The one at which they leave.
+    /// The gateway at which user packets exit the trunk.
     Receives,
 }
 
-/// A hub with trunks to as many others, which are one gateway here; the path between; and users who send at one end.
+/// A hub with many trunks, whose other ends are all at one gateway. Users send at one end, over the
+/// path between the gateways.
 pub(super) struct Live {
     counted: Counted,
-    /// The gateway that users send at, and the one behind which their receivers are.
+    /// The gateway of the senders, and the gateway of the receivers.
     sends: Site,
     receives: Site,
     users: Vec<Vec<u8>>,
     at: usize,
     seq: u32,
     now: Time,
-    /// What is between the two, in order.
+    /// Frames on the path between the gateways, in order.
     path: VecDeque<Vec<u8>>,
-    /// Whether what crosses is clocked by management packets.
+    /// The packets on the path are clocked by management packets.
     trunked: bool,
 }
 
-/// Packets that wait at each trunk, or where all are shaped.
+/// Number of packets that wait at each trunk, or in the shaper.
 const BACKLOG: usize = 20;
 
-/// Between two operations, as where packets are shaped only.
+/// Time between two operations, as in the cases that only shape.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
-/// What the other end lets be out, in bytes of the virtual stream.
+/// Window of the other end, in bytes of the virtual stream.
 const WINDOW: Bytes = Bytes(10_000);
 
-/// No management packet is as long, and no user packet is shorter.
+/// Longer than any management packet, and shorter than any user packet.
 const SHORT: usize = 200;
 
 impl Live {
-    /// "shaped", or "bare" or "udp" with "-sends" or "-receives", of so many trunks.
+    /// The case `what`, with this many trunks: "shaped", or "bare" or "udp" followed by "-sends" or
+    /// "-receives".
     pub(super) fn new(what: &str, trunks: u32, seed: u64) -> anyhow::Result<Self> {
         let (form, end) = what.split_once('-').unwrap_or((what, "sends"));
         let encapsulation = match form {
@@ -70,7 +73,7 @@ impl Live {
         let counted = if end == "receives" { Counted::Receives } else { Counted::Sends };
         let trunked = form != "shaped";
         let wire = Wire::Datagrams { vlan: None, encapsulation };
-        // What fills a path of 1500 bytes.
+        // The payload that fills a path with an MTU of 1500 bytes.
         let len = 1_500 - index(wire.overhead(LOCAL).into());
         let users = users(&mut Random::new(seed, 1));
         let policies = match trunked {
@@ -99,7 +102,8 @@ impl Live {
         Ok(this)
     }
 
-    /// Gateways agree, and the receivers of user packets are heard, so that it is known where they are.
+    /// The gateways agree on sessions. The receivers of user packets send once, so their stations
+    /// are known.
     fn meet(&mut self, users: &[Packet]) {
         for user in users {
             let back = Packet { key: user.key.reverse(), ..*user };
@@ -117,9 +121,9 @@ impl Live {
         }
     }
 
-    /// Until every window is as large as the other end's, and so much waits.
+    /// Runs until every window has reached that of the other end, and enough packets wait.
     fn fill(&mut self, trunks: u32) -> anyhow::Result<()> {
-        // Where all are shaped, so that what flows have saved up is spent.
+        // The shaper has one queue for all flows. Ten backlogs use up its tokens.
         let queues = if self.trunked { index(trunks.into()) } else { 10 };
         for _ in 0..5 {
             self.steps(40 * queues);
@@ -137,7 +141,7 @@ impl Live {
         Ok(())
     }
 
-    /// So many packets are to wait.
+    /// Offers packets until `most` of them wait.
     fn wait_for(&mut self, most: usize) {
         while self.waiting() < most && self.path.len() < 20 * most {
             self.offer();
@@ -154,7 +158,8 @@ impl Live {
         index(self.sends.gateway.pool().in_use().into())
     }
 
-    /// A user packet comes, one leaves, and one arrives, with the management packet that gave its credit.
+    /// A user packet arrives, one departs, and one is delivered, together with the management
+    /// packet that granted its credit.
     fn step(&mut self) -> u64 {
         self.now += SPACING;
         self.offer();
@@ -174,7 +179,7 @@ impl Live {
         u64::try_from(left).unwrap_or(0)
     }
 
-    /// What is on the path arrives up to a management packet, and what acknowledges that goes back at once.
+    /// Delivers the frames on the path up to a management packet, whose ACK goes back at once.
     fn cross(&mut self) {
         let mut comes = self.receives.wan[0].borrow_mut();
         while let Some(frame) = self.path.pop_front() {
@@ -193,7 +198,7 @@ impl Live {
         self.sends.wan[0].borrow_mut().extend(self.receives.wan[1].borrow_mut().drain(..));
     }
 
-    /// The next user packet; what it carries is new.
+    /// Offers the next user packet with a new sequence number.
     fn offer(&mut self) {
         self.at = if self.at + 1 < self.users.len() { self.at + 1 } else { 0 };
         self.seq = self.seq.wrapping_add(u32::from(self.at == 0) * 1_460);
@@ -203,23 +208,24 @@ impl Live {
     }
 }
 
-/// Where a frame has its sequence number. Nobody here looks at the checksum.
+/// Offset of the sequence number in a frame. No part of the case verifies the checksum.
 const SEQ: usize = 14 + 20 + 4;
 
 impl Case for Live {
-    /// An operation is a user packet that comes, one that leaves, one that arrives, and a management packet.
+    /// An operation handles one arriving, one departing and one delivered user packet, and a
+    /// management packet.
     fn run(&mut self, operations: u64) -> u64 {
         (0..operations).map(|_| self.step()).fold(0, u64::wrapping_add)
     }
 }
 
-/// What callgrind counts: a turn of the loop of the end that is measured.
+/// The function that callgrind counts: a turn of the loop at the measured end.
 #[inline(never)]
 fn counted(site: &mut Site, now: Time) {
     site.turn(now);
 }
 
-/// A gateway, and what is on the cables of its LAN and WAN: what comes, and what leaves.
+/// A gateway with the cables of its LAN and WAN ports: arriving and departing frames.
 struct Site {
     gateway: Gateway,
     ports: [Box<dyn Port>; 2],
@@ -254,7 +260,8 @@ impl Site {
         Ok(Self { gateway, ports: [cable(&lan), Box::new(outer)], lan, wan, spare })
     }
 
-    /// Bytes for what leaves next, so that the cables, which no gateway has, take no time of the allocator.
+    /// Provides memory for the next departing frames. The cables are no part of a real gateway, so
+    /// they must not cost time in the allocator.
     fn stock(&self) {
         let mut spare = self.spare.borrow_mut();
         spare.clear();
@@ -266,13 +273,13 @@ impl Site {
     }
 }
 
-/// A trunk as it is at the hub.
+/// The configuration of a trunk at the hub.
 fn hub(number: u32, wire: Wire) -> Config {
     let tcp = tcp::Config { receive_window: WINDOW, ..tcp::Config::default() };
     Config { vmss: Bytes(1_500), wire, tcp, ..of_number(number) }
 }
 
-/// The same as it is at the other end.
+/// The configuration of the same trunk at its other end.
 fn other_end(it: &Config) -> Config {
     Config { local: it.peer, peer: it.local, ..it.clone() }
 }
@@ -292,7 +299,7 @@ fn end(number: u16, trunk: &Config, next_hop: [u8; 6]) -> TrunkEnd {
     }
 }
 
-/// Random bytes unlike those of another end.
+/// Random bytes that are unique for each end.
 fn chance(site: u8, number: u16) -> [u8; 32] {
     let [high, low] = number.to_be_bytes();
     let mut bytes = [site; 32];
@@ -300,7 +307,7 @@ fn chance(site: u8, number: u16) -> [u8; 32] {
     bytes
 }
 
-/// The frame of a segment of the flow of `packet`, so long from the IP header on.
+/// A segment of the flow of `packet`, with `len` bytes from the IP header on.
 fn frame(packet: &Packet, len: usize) -> Vec<u8> {
     let [src, dst] =
         [packet.key.src, packet.key.dst].map(|it| SocketAddr::new(it.address(), it.port));

@@ -1,4 +1,4 @@
-//! Token buckets of every rate, asked for a packet's worth of tokens.
+//! Token buckets with various rates. An operation requests the tokens of a packet.
 
 use tidegate_core::meter::TokenBucket;
 use tidegate_core::random::Random;
@@ -8,7 +8,7 @@ use super::{Case, Order};
 
 const PACKET: Bytes = Bytes(1_500);
 
-/// Where tokens are not there, when they will be is asked, too.
+/// If the tokens are missing, the operation also computes the time at which they are available.
 pub(super) struct Buckets {
     buckets: Vec<TokenBucket>,
     order: Order,
@@ -26,7 +26,7 @@ impl Buckets {
     }
 }
 
-/// From kilobits to ten gigabits.
+/// Rates from kilobits to ten gigabits.
 fn index_of_ten(random: &mut Random) -> u32 {
     u32::try_from(random.below(7)).unwrap_or_default()
 }

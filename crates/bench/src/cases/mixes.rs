@@ -1,4 +1,4 @@
-//! Filters as operators write them, in thousands, and packets aimed at them.
+//! Thousands of typical filters, and packets that match them.
 
 use anyhow::bail;
 use tidegate_core::Packet;
@@ -8,14 +8,15 @@ use tidegate_core::random::Random;
 
 use super::{any_index, port};
 
-/// How the filters of a set look.
+/// The kinds of filters in a set.
 #[derive(Clone, Copy)]
 pub(super) enum Mix {
-    /// Each asks for some of the fields.
+    /// Each filter has some of the fields.
     Fields,
-    /// Each host of a provider has one for what it sends and one for what it gets.
+    /// Each host of a provider has one filter for its upward traffic and one for its downward
+    /// traffic.
     Hosts,
-    /// Pairs of short prefixes that lie in one another, and ports.
+    /// Pairs of short, nested prefixes, and ports.
     Nested,
     /// A source prefix and a port.
     Sources,
@@ -61,7 +62,7 @@ impl Mix {
     }
 }
 
-/// Policies of a mix that let everything pass.
+/// Policies of a mix with action `pass`.
 pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Result<PolicySet> {
     let mut policy = |number| Policy {
         name: format!("{number:06}"),
@@ -75,7 +76,7 @@ pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Resu
     Ok(PolicySet::new((0..size).map(&mut policy).collect())?)
 }
 
-/// A packet at which, three times of four, a policy of `set` is aimed.
+/// A random packet. With probability 3/4, it is made to match a policy of `set`.
 pub(super) fn packet(set: &PolicySet, random: &mut Random) -> (Packet, Direction) {
     let (mut src, mut dst) = (address(random), address(random));
     let (mut src_port, mut dst_port) = (port(random), port(random));
@@ -97,7 +98,7 @@ pub(super) fn packet(set: &PolicySet, random: &mut Random) -> (Packet, Direction
     (Packet { dscp: dscp(random), vlan: vlan(random), ..packet }, direction)
 }
 
-/// What an IPv4 address begins with in its IPv6-mapped form.
+/// The prefix of IPv6-mapped IPv4 addresses.
 const MAPPED: u128 = 0xffff << 32;
 
 fn address(random: &mut Random) -> u128 {
@@ -168,7 +169,7 @@ fn some_fields(filter: &mut Filter, random: &mut Random) {
 mod tests {
     use super::*;
 
-    /// Else only the time of a miss would be measured.
+    /// If no packet matched, only the cost of misses would be measured.
     #[test]
     fn most_packets_find_a_policy_and_some_find_none() {
         let mut random = Random::new(1, 0);

@@ -8,13 +8,13 @@ use tidegate_core::random::Random;
 use super::mixes::{self, Mix};
 use super::{Case, index};
 
-/// The policy of a packet is looked up.
+/// An operation looks up the policy of a packet.
 pub(super) struct FirstMatch {
     policies: PolicySet,
     packets: Vec<(Packet, Direction)>,
 }
 
-/// Packets in turn.
+/// Number of packets, which are used in turn.
 const PACKETS: usize = 2_000;
 
 impl FirstMatch {

@@ -1,4 +1,5 @@
-//! Queue disciplines: a packet comes and another leaves, while some wait and none has to be hit.
+//! Queue disciplines: a packet is enqueued and another dequeued, with a short queue that causes no
+//! drops.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -13,11 +14,11 @@ use super::{Case, Order};
 const LEN: u32 = 1_514;
 const RATE: Rate = Rate::from_mbps(10_000);
 
-/// Packets that wait: fewer than any discipline minds by default.
+/// Length of the queue in packets: below the limit of any discipline.
 const WAITING: u32 = 16;
 
-/// Packets of `size` flows, one for one, at the rate of the link; an operation is the coming of one
-/// and the leaving of another.
+/// Packets of `size` flows in rotation, at the rate of the link. An operation enqueues one packet
+/// and dequeues another.
 pub(super) struct Queue {
     qdisc: Box<dyn Qdisc>,
     pool: PacketPool,

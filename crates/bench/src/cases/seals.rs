@@ -1,4 +1,4 @@
-//! Management packets between two ends that have agreed: sealed at one, and opened at the other.
+//! Authentication of management packets between two ends with a session.
 
 use std::net::Ipv4Addr;
 
@@ -10,14 +10,15 @@ use tidegate_wire::trunk::{Ends, Key, Opened, Session};
 
 use super::Case;
 
-/// A management packet is sealed, and its datagram checked and read.
+/// An operation encodes and authenticates a management packet, then verifies and decodes its
+/// datagram.
 pub(super) struct Sealed {
     ends: [Session; 2],
     segment: Segment,
 }
 
 impl Sealed {
-    /// Packets that stand for so many bytes each.
+    /// Management packets that stand for `vmss` bytes each.
     pub(super) fn new(vmss: u32, seed: u64) -> anyhow::Result<Self> {
         let [local, peer] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
         let ends = Ends { local, peer, port: 4_754 };
@@ -65,7 +66,7 @@ impl Case for Sealed {
 mod tests {
     use super::*;
 
-    /// Kills: ends that do not agree, or refuse what was sealed.
+    /// Kills: ends that agree on no session, or that refuse authentic datagrams.
     #[test]
     fn what_is_sealed_is_taken() {
         let mut sealed = Sealed::new(1_500, 1).expect("a session");

@@ -1,4 +1,5 @@
-//! Allocations: whose packet goes next, when all wait, and when one packet comes at a time.
+//! Allocations: selecting the next member, with all members backlogged, and with one packet at a
+//! time.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{Case, Order};
 
 const PACKET: Bytes = Bytes(1_514);
 
-/// So fast that each of a million members is served before it counts as idle.
+/// High enough that each of a million members is served before it counts as idle.
 const RATE: Rate = Rate::from_mbps(100_000);
 
 /// The allocation called `name`.
@@ -24,18 +25,18 @@ pub(super) fn spec(name: &str) -> anyhow::Result<AllocationSpec> {
     Ok(AllocationSpec::deserialize(name)?)
 }
 
-/// A profile of this rate and burst.
+/// A profile with this rate and burst.
 pub(super) fn profile(rate: Rate, burst: Bytes) -> anyhow::Result<Profile> {
     Ok(Profile::new(rate, None, burst, PACKET)?)
 }
 
-/// What is known of a member: any weight to 4, and any round-trip time to 0.5 s.
+/// Random properties of a member: a weight up to 4, and a round-trip time up to 0.5 s.
 pub(super) fn share(random: &mut Random) -> Share {
     let weight = 1 + u32::try_from(random.below(4)).unwrap_or_default();
     Share { weight, rtt: Some(Duration::from_micros(1_000 + random.below(500_000))) }
 }
 
-/// An allocation all of whose `size` members have joined.
+/// An allocation with `size` members.
 fn allocation(name: &str, size: u32, random: &mut Random) -> anyhow::Result<Box<dyn Allocation>> {
     let mut allocation = spec(name)?.build(&profile(RATE, Profile::MAX_BURST)?, Time::ZERO);
     for member in (0..size).map(Member) {
@@ -48,8 +49,8 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// All members always have packets waiting, and time goes as fast as tokens are used; an operation
-/// is a grant.
+/// All members are always backlogged, and time advances as tokens are used. An operation is a
+/// grant.
 pub(super) struct Backlog {
     allocation: Box<dyn Allocation>,
     now: Time,
@@ -88,7 +89,7 @@ impl Case for Backlog {
     }
 }
 
-/// One member at a time has one packet, at half the rate; an operation is its coming and going.
+/// One member at a time has one packet, at half the rate. An operation enqueues and dequeues it.
 pub(super) struct Sparse {
     allocation: Box<dyn Allocation>,
     order: Order,

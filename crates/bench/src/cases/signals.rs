@@ -1,4 +1,5 @@
-//! Senders that are told by their ACKs: data goes up, its ACK comes down, and calls for more.
+//! ACK-controlled senders: data departs upwards, and its ACK comes back and causes the next
+//! segment.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 
 use super::{Case, flows, gateway, index, sharing};
 
-/// A gateway between senders and receivers that answer at once, with two segments of each flow on
-/// their way round or held.
+/// A gateway between senders and receivers that answer at once. Two segments of each flow are in
+/// flight, or their ACKs are held.
 pub(super) struct Circuit {
     gateway: Gateway,
     flows: Vec<Round>,
     now: Time,
-    /// Data segments that left.
+    /// Number of departed data segments.
     left: u64,
 }
 
@@ -30,22 +31,23 @@ struct Round {
     next: u32,
 }
 
-/// Above the 750 Mbit/s of `postack`, A001-9, so that what 10,000 flows have on its way goes round in an
-/// eighth of a second. Their way is short, and ACKs go on before their time until holds have grown that long.
+/// Above the 750 Mbit/s of `postack`, A001-9. The data in flight of 10,000 flows then has a round
+/// trip of an eighth of a second. The path itself is short, so ACKs are released early until the
+/// holds have grown to that time.
 const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
 
-/// Flows that send at a time where all are to be idle in the end: none takes buffers of its own.
+/// If all flows are to become idle, this many send at a time, so none allocates buffers of its own.
 pub(crate) const GROUP: u32 = 1_000;
 
-/// Between the steps of a handshake.
+/// Time between the steps of a handshake.
 const STEP: Duration = Duration::from_micros(100);
 
-/// Longer than any hold, shorter than it takes to be forgotten.
+/// Longer than any hold, and shorter than the timeout of a flow.
 const LONG: Duration = Duration::from_secs(10);
 
-/// A gateway of which `flows` are told by PostACK, in circulation.
+/// A gateway with `flows` under PostACK, in steady state.
 pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
     let signal = Some(AckSpec::PostAck(Default::default()));
     let mut circuit = Circuit::new(signal, flows, flows, seed)?;
@@ -54,8 +56,8 @@ pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
     Ok(circuit)
 }
 
-/// A gateway whose flows have sent and been answered, with a signal or without, and are idle; with
-/// one, every ACK of data was held.
+/// A gateway whose flows have sent data, received ACKs, and become idle. With ACK control, every
+/// ACK of data was held.
 pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
     let spec = signal.then(|| AckSpec::PostAck(Default::default()));
     let mut circuit = Circuit::new(spec, flows, GROUP, 1)?;
@@ -70,7 +72,7 @@ pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
 }
 
 impl Circuit {
-    /// Of `flows`, so many send `at_once`.
+    /// Of `flows`, `at_once` send at the same time.
     fn new(signal: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
         let policies = PolicySet::new(vec![policy(signal, at_once)?])?;
         let mut config = gateway::config(None, flows, seed);
@@ -103,7 +105,7 @@ impl Circuit {
         self.now += LONG;
     }
 
-    /// The senders of `flows` send what they may.
+    /// The senders of `flows` send as much as they may.
     fn begin(&mut self, flows: Range<u32>) {
         for flow in flows {
             for _ in 0..IN_FLIGHT {
@@ -112,7 +114,7 @@ impl Circuit {
         }
     }
 
-    /// Receivers answer, and senders do not, until nothing waits.
+    /// Receivers send ACKs, and senders do not continue, until no packet waits.
     fn settle(&mut self) -> anyhow::Result<()> {
         let end = self.now + LONG;
         self.drain(false);
@@ -146,8 +148,8 @@ impl Circuit {
         }
     }
 
-    /// What a driver does; with `answers`, receivers acknowledge what leaves, and senders send when
-    /// they hear of it.
+    /// The actions of a driver. With `answers`, receivers acknowledge departing data, and senders
+    /// continue on each ACK.
     fn drain(&mut self, answers: bool) {
         while let Some((flow, tcp)) = self.pop(Gateway::WAN) {
             self.left += u64::from(tcp.payload > 0);
@@ -171,13 +173,13 @@ impl Circuit {
         let id = self.gateway.poll_transmit(self.now, port)?;
         let packet = self.gateway.pool()[&id];
         self.gateway.pool().release(id);
-        // Flows are numbered as they came.
+        // Flows are numbered in the order of their first packets.
         Some((index(packet.flow.0.into()), packet.tcp.unwrap_or_default()))
     }
 }
 
 impl Case for Circuit {
-    /// An operation is a segment that goes up, and its ACK that comes down.
+    /// An operation is a data segment upwards, and its ACK downwards.
     fn run(&mut self, operations: u64) -> u64 {
         let until = self.left + operations;
         while self.left < until {
@@ -189,8 +191,8 @@ impl Case for Circuit {
     }
 }
 
-/// A policy that shapes all that goes up, and tells its senders by `signal`. What so many flows send
-/// `at_once` has room in its queue.
+/// A policy that shapes all upward traffic, with or without ACK control. Its queue has room for the
+/// data that `at_once` flows send together.
 fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
     let profile = sharing::profile(RATE, Bytes(64 << 10))?;
     let allocation = sharing::spec("drr")?;

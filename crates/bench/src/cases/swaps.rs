@@ -18,7 +18,7 @@ pub(super) struct Calls {
     gateway: Gateway,
     what: What,
     now: Time,
-    /// Index of the set that the next swap installs.
+    /// Index of the set for the next swap.
     turn: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Timers in the wheel: set and cancelled, set and fired.
+//! Timers in the wheel: set and cancel, set and fire.
 
 use tidegate_core::Time;
 use tidegate_core::random::Random;
@@ -6,7 +6,7 @@ use tidegate_core::wheel::TimerWheel;
 
 use super::{Case, Order, index};
 
-/// A wheel in which every timer is set.
+/// A wheel with all timers set.
 struct Wheel {
     wheel: TimerWheel,
     order: Order,
@@ -17,7 +17,8 @@ struct Wheel {
 
 impl Wheel {
     fn new(size: u32, mut random: Random) -> Self {
-        // From a packet at 1 Gbit/s to the longest anybody waits, each magnitude as often.
+        // From the time of a packet at 1 Gbit/s to the longest timeout; each magnitude is equally
+        // frequent.
         let mut delays = [0; DELAYS];
         delays.fill_with(|| (12_000 + random.below(1 << 20)) << random.below(17));
         let order = Order::new(size, &mut random);
@@ -36,7 +37,7 @@ impl Wheel {
 
 const DELAYS: usize = 4_096;
 
-/// A timer is cancelled and set again: both are one operation.
+/// An operation cancels a timer and sets it again.
 pub(super) struct SetCancel(Wheel);
 
 impl SetCancel {
@@ -57,7 +58,7 @@ impl Case for SetCancel {
     }
 }
 
-/// The next timer fires, and is set again.
+/// An operation fires the next timer and sets it again.
 pub(super) struct SetFire(Wheel);
 
 impl SetFire {

@@ -1,4 +1,4 @@
-//! Packets on their way through trunks: each leaves for credit, which a management packet gives.
+//! Packets through trunks: each departs with credit, which a management packet grants.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,34 +13,34 @@ use tidegate_core::{Bytes, Machine, Packet, Time, tcp, trunk};
 
 use super::{Case, flows, gateway, index};
 
-/// A gateway whose flows go through trunks, in equal parts, with a backlog at each; and what the other ends
-/// have not answered yet.
+/// A gateway whose flows use trunks in equal parts, with a backlog at each trunk; and the
+/// management packets that the other ends have not answered yet.
 pub(super) struct Trunked {
     gateway: Gateway,
     users: Vec<Packet>,
     at: usize,
     now: Time,
-    /// Management packets, in the order they left.
+    /// Management packets in the order of departure.
     unanswered: VecDeque<(FlowKey, TcpSegment)>,
-    /// Whether to answer the next one too: one ACK in two operations is for two.
+    /// Every second management packet is acknowledged: one ACK for two operations.
     second: bool,
     left: u64,
 }
 
-/// Flows in all, however many trunks.
+/// Total number of flows, for any number of trunks.
 pub(super) const FLOWS: u32 = 1_000;
 
-/// Packets that wait at each trunk.
+/// Number of packets that wait at each trunk.
 const BACKLOG: usize = 200;
 
 pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const CONNECTIONS: u16 = 4;
 
-/// Between two operations, as where packets are shaped only.
+/// Time between two operations, as in the cases that only shape.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
 impl Trunked {
-    /// So many trunks.
+    /// A gateway with this many trunks.
     pub(super) fn new(trunks: u32, seed: u64) -> anyhow::Result<Self> {
         let mut random = Random::new(seed, 1);
         let users = users(&mut random);
@@ -52,7 +52,7 @@ impl Trunked {
         let gateway = Gateway::new(&config, PolicySet::new(policies.collect())?, Time::ZERO);
         let (now, unanswered) = (Time::from_millis(1), VecDeque::new());
         let mut this = Self { gateway, users, at: 0, now, unanswered, second: false, left: 0 };
-        // Until every window is as large as the other end's, and so much waits.
+        // Runs until every window has reached that of the other end, and enough packets wait.
         for _ in 0..index(u64::from(trunks) * 1_000) {
             this.step();
         }
@@ -72,7 +72,7 @@ impl Trunked {
         self.gateway.trunks().iter().map(|it| index(it.backlog.packets.into())).sum()
     }
 
-    /// A user packet comes, and a management packet is answered.
+    /// A user packet arrives, and a management packet is acknowledged.
     fn step(&mut self) {
         self.now += SPACING;
         self.offer();
@@ -87,7 +87,7 @@ impl Trunked {
         self.second = !self.second;
     }
 
-    /// The next user packet.
+    /// Offers the next user packet.
     fn offer(&mut self) {
         self.at = if self.at + 1 < self.users.len() { self.at + 1 } else { 0 };
         if let Some(id) = self.gateway.pool().insert(self.users[self.at]) {
@@ -95,7 +95,7 @@ impl Trunked {
         }
     }
 
-    /// What a driver does; what the trunk made goes to its other end.
+    /// The actions of a driver. Packets created by a trunk go to its other end.
     fn drain(&mut self) {
         while let Some(id) = self.gateway.poll_transmit(self.now, Gateway::WAN) {
             let packet = self.gateway.pool()[&id];
@@ -108,7 +108,7 @@ impl Trunked {
         self.left += self.gateway.poll_timeout(self.now).map_or(0, |at| at.nanos() & 1);
     }
 
-    /// The other end has got a packet: what opens a connection it answers at once.
+    /// A packet arrives at the other end. A SYN is answered at once.
     fn arrive(&mut self, key: FlowKey, tcp: TcpSegment) {
         if tcp.flags.any(TcpFlags::SYN) {
             let both = TcpFlags::SYN | TcpFlags::ACK;
@@ -129,11 +129,11 @@ impl Trunked {
     }
 }
 
-/// What the other end lets be out, in bytes of the virtual stream.
+/// Window of the other end, in bytes of the virtual stream.
 const WINDOW: u16 = 30_000;
 
 impl Case for Trunked {
-    /// An operation is a user packet that comes, one that leaves, and a management packet.
+    /// An operation handles one arriving and one departing user packet, and a management packet.
     fn run(&mut self, operations: u64) -> u64 {
         for _ in 0..index(operations) {
             self.step();
@@ -142,20 +142,21 @@ impl Case for Trunked {
     }
 }
 
-/// Full-size segments of as many flows, whose hosts are told apart by 10.0.0.0/8, in order.
+/// Full-size segments of [`FLOWS`] flows, ordered by their hosts in 10.0.0.0/8.
 pub(super) fn users(random: &mut Random) -> Vec<Packet> {
     let all = (0..).map(|number| flows::segment(flows::key(number * 4, random)));
     all.filter(goes_far).take(index(FLOWS.into())).collect()
 }
 
-/// Whether its receiver can be a host beyond a router: what is for this network does not go through a trunk.
+/// Returns `true` if the receiver can be a host beyond a router. Packets within the local network
+/// do not use a trunk.
 fn goes_far(packet: &Packet) -> bool {
     let IpAddr::V4(to) = packet.key.dst.address() else { return false };
     let nobody = to.is_unspecified() || to.is_broadcast() || to.is_multicast();
     !nobody && !to.is_loopback() && !to.is_link_local()
 }
 
-/// A trunk that a policy sends to by its number.
+/// Trunk `number`, to which a policy can send.
 pub(super) fn of_number(number: u32) -> trunk::Config {
     let [_, b, c, d] = number.to_be_bytes();
     trunk::Config {
@@ -177,7 +178,7 @@ pub(super) fn of_number(number: u32) -> trunk::Config {
     }
 }
 
-/// What `part` of the users sends goes through the trunk of that number.
+/// A policy that sends the packets of the users `part` through trunk `number`.
 pub(super) fn policy(number: u32, part: &[Packet]) -> Policy {
     let hosts = part.iter().map(|packet| packet.key.src.number());
     let (first, last) = (hosts.clone().min(), hosts.max());

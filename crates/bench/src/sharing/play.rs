@@ -1,4 +1,4 @@
-//! Loads that are put on a link, and what arrives of them.
+//! Loads on a link, and their arrivals.
 
 use std::time::Duration;
 
@@ -9,43 +9,44 @@ use crate::live::{Forwarder, ourselves, ready};
 use crate::load::{FRAME, PORT};
 use crate::number::real;
 
-/// What is sent to a leaf.
+/// The load of a leaf class.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// Full-size frames in a second.
+    /// Full-size frames per second.
     pub(super) per_second: u32,
-    /// When it begins.
+    /// Start of the load.
     pub(super) start: Duration,
     pub(super) lasts: Duration,
 }
 
 impl Load {
-    /// More than the link carries, all the time.
+    /// A permanent load above the rate of the link.
     pub(super) const ALL: Self = Self::of(LINK * 12 / 10);
 
-    /// So many Mbit/s, all the time.
+    /// A permanent load of this many Mbit/s.
     pub(super) const fn of(mbps: u32) -> Self {
         let per_second = mbps * 1_000_000 / 8 / FRAME;
         Self { per_second, start: Duration::ZERO, lasts: Duration::from_millis(5_500) }
     }
 }
 
-/// A frame that arrived; times are in milliseconds.
+/// An arrived frame; times are in milliseconds.
 #[derive(Clone, Copy)]
 struct Arrival {
     leaf: usize,
     at: f64,
-    /// After it was sent.
+    /// Time since its departure from the sender.
     delay: f64,
 }
 
-/// All that arrived, in its order.
+/// All arrivals in order.
 pub(super) struct Played(Vec<Arrival>);
 
-/// When all of those that send from the beginning have filled their queues, and when all still send.
+/// The evaluated period in milliseconds: all loads from the start have filled their queues, and all
+/// still send.
 const STEADY: (f64, f64) = (1_000.0, 5_000.0);
 
-/// Puts `loads` on the leaves behind `_forwarder`, in their order.
+/// Sends `loads` to the leaf classes behind `_forwarder`, in their order.
 pub(super) fn play(
     bed: &Testbed,
     _forwarder: &Forwarder<'_>,
@@ -71,7 +72,8 @@ pub(super) fn play(
 }
 
 impl Played {
-    /// Lines of a leaf, a time and a delay in nanoseconds, the time of the first being zero.
+    /// Parses lines with a leaf, a time and a delay in nanoseconds. The time of the first becomes
+    /// zero.
     fn read(lines: &str) -> Self {
         let number = |word: &str| word.parse::<i64>().ok();
         let line = |line: &str| {
@@ -92,39 +94,40 @@ impl Played {
         self.0.iter().filter(move |it| it.leaf == leaf)
     }
 
-    /// Mbit/s of the leaves that `are` those, from one time to another.
+    /// Rate in Mbit/s of the selected leaf classes in a period.
     fn rate(&self, are: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
         let counts = |it: &&Arrival| are(it.leaf) && (from..to).contains(&it.at);
         let frames = self.0.iter().filter(counts).map(|_| FRAME_KBIT);
         frames.sum::<f64>() / (to - from)
     }
 
-    /// How far a group of leaves is from its part, in percent of it, while all send.
+    /// Deviation of a group of leaf classes from its share, in percent, in the evaluated period.
     pub(super) fn off(&self, leaves: &[usize], part: f64) -> f64 {
         (self.rate(|it| leaves.contains(&it), STEADY.0, STEADY.1) / part - 1.0).abs() * 100.0
     }
 
-    /// The same of one leaf, in the one second in which it is furthest.
+    /// The largest such deviation of one leaf class in any one second.
     pub(super) fn off_in_a_second(&self, leaf: usize, part: f64) -> f64 {
         let starts = (0..30).map(|step| STEADY.0 + 100.0 * f64::from(step));
         let off = starts.map(|from| self.rate(|it| it == leaf, from, from + 1_000.0) / part - 1.0);
         off.map(|off| off.abs() * 100.0).fold(0.0, f64::max)
     }
 
-    /// By how much the latest frame of `leaf` is later than at `mbps` since the first was sent.
+    /// Largest lag in milliseconds of a frame of `leaf`, relative to a constant rate of `mbps` from
+    /// the first departure on.
     pub(super) fn lag(&self, leaf: usize, mbps: f64) -> f64 {
         let start = self.of(leaf).next().map_or(0.0, |it| it.at - it.delay);
         let due = (1..).map(|count| start + f64::from(count) * FRAME_KBIT / mbps);
         self.of(leaf).zip(due).map(|(it, due)| it.at - due).fold(0.0, f64::max)
     }
 
-    /// For how long of the 200 ms after the last of `leaf` the link carried nothing.
+    /// Idle time of the link in the 200 ms after the last frame of `leaf`.
     pub(super) fn idle_after(&self, leaf: usize) -> f64 {
         let end = self.of(leaf).last().map_or(0.0, |it| it.at);
         200.0 * (1.0 - self.rate(|it| it != leaf, end, end + 200.0) / f64::from(LINK))
     }
 
-    /// The delay that one of `of` frames of `leaf` exceeds.
+    /// The delay that one in `of` frames of `leaf` exceeds.
     pub(super) fn delay(&self, leaf: usize, of: usize) -> f64 {
         let mut all: Vec<_> = self.of(leaf).map(|it| it.delay).collect();
         all.sort_by(f64::total_cmp);
@@ -132,5 +135,5 @@ impl Played {
     }
 }
 
-/// kbit of a frame: what a Mbit/s carries in so many milliseconds.
+/// kbit of a frame, and so its milliseconds at 1 Mbit/s.
 const FRAME_KBIT: f64 = 12.112;

@@ -1,4 +1,4 @@
-//! A tree of classes, in words of ours and of HTB's.
+//! A tree of classes, configured for Tidegate and for HTB.
 
 use anyhow::anyhow;
 use tidegate_e2e::Testbed;
@@ -6,10 +6,10 @@ use tidegate_e2e::Testbed;
 use crate::live::{Forwarder, tc};
 use crate::load::{FRAME, PORT};
 
-/// A class; the leaves are numbered as they stand in the tree.
+/// A class. Leaf classes are numbered by their order in the tree.
 #[derive(Clone, Copy)]
 pub(super) struct Class {
-    /// The place in the tree of what it is a part of; the link where there is none.
+    /// Index of the parent class; `None` for a class of the link.
     pub(super) parent: Option<usize>,
     /// In kbit/s.
     pub(super) guarantee: u32,
@@ -17,26 +17,26 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// A class of the link.
+    /// A class directly below the link.
     pub(super) const fn new(guarantee: u32, weight: u32) -> Self {
         Self { parent: None, guarantee, weight }
     }
 
-    /// A class of another.
+    /// A class below another one.
     pub(super) const fn of(parent: usize, guarantee: u32, weight: u32) -> Self {
         Self { parent: Some(parent), guarantee, weight }
     }
 }
 
-/// Who shares.
+/// The scheduler.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Sharer {
     Ours,
     Htb,
 }
 
-/// A forwarder over a link of `link` Mbit/s that is shared as `tree` says; datagrams to [`PORT`] and
-/// the following are of its leaves.
+/// A forwarder for a link of `link` Mbit/s with the classes of `tree`. Its leaf classes get the
+/// datagrams to [`PORT`] and the following ports.
 pub(super) fn forwarder<'a>(
     bed: &'a Testbed,
     sharer: Sharer,
@@ -53,7 +53,7 @@ pub(super) fn forwarder<'a>(
     }
 }
 
-/// The places of the leaves, each with its port.
+/// The indices of the leaf classes, each with its port.
 fn leaves(tree: &[Class]) -> impl Iterator<Item = (usize, u16)> {
     let is_leaf = |place: &usize| tree.iter().all(|it| it.parent != Some(*place));
     (0..tree.len()).filter(is_leaf).zip(PORT..)
@@ -79,8 +79,8 @@ fn policies(link: u32, tree: &[Class]) -> String {
     text
 }
 
-/// HTB shares what is left by quanta: a packet for each unit of weight, the least without which a class
-/// would send more than its part.
+/// HTB shares excess bandwidth by quanta. The quantum is one packet for each unit of weight. With
+/// less, a class would send more than its share.
 fn commands(link: u32, tree: &[Class]) -> Vec<String> {
     let id = |place: usize| format!("1:{}", 10 + place);
     let mut lines = vec![
@@ -105,5 +105,5 @@ fn commands(link: u32, tree: &[Class]) -> Vec<String> {
     lines
 }
 
-/// Bytes that may wait at a leaf.
+/// Queue limit of a leaf class in bytes.
 const QUEUE: u32 = 150_000;

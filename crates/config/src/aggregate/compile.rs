@@ -1,4 +1,4 @@
-//! From the fields of an aggregate gateway to what it runs.
+//! Compiles the fields of an aggregate gateway's file into its configuration.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,10 +13,10 @@ use crate::hexadecimal;
 use crate::read::List;
 use crate::values::number;
 
-/// Most bytes of one connection that wait: the product of 20 Mbit/s and 100 ms.
+/// Default queue limit of one connection: the product of 20 Mbit/s and 100 ms.
 const STREAM_QUEUE: Bytes = Bytes(256 << 10);
 
-/// Most bytes of all connections that wait: 256 connections with full queues.
+/// Default queue limit of all connections: 256 connections with full queues.
 const MAX_QUEUE: Bytes = Bytes(64 << 20);
 
 /// Smallest queue of a connection: a datagram of QUIC carries up to 1.4 kB, and 16 of them keep a path busy.
@@ -28,7 +28,7 @@ const MOST_QUEUE: Bytes = Bytes(4 << 30);
 /// Largest number of connections. Linux allows at most 2^20 descriptors by default (`fs.nr_open`).
 const MOST_CONNECTIONS: i64 = 1 << 20;
 
-/// The content of `file`, if everything required is there.
+/// The configuration in `file`; `None` if required fields are missing.
 pub(super) fn compile(file: &raw::File, found: &mut Findings) -> Option<AggregateConfig> {
     let it = file.aggregate.get()?.get_ref();
     let listen = it.listen.get().and_then(|text| socket(text, "listen", found));
@@ -72,7 +72,7 @@ fn socket(text: &Spanned<String>, field: &str, found: &mut Findings) -> Option<S
     address
 }
 
-/// Complains if `listen` cannot receive what `peer` sends, or if both are the same.
+/// Reports an error if `listen` cannot receive from `peer`, or if both are the same.
 fn ends_fit(it: &raw::Aggregate, listen: SocketAddr, peer: SocketAddr, found: &mut Findings) {
     let Some(span) = it.peer.get().map(Spanned::span) else { return };
     let problem = if listen == peer {

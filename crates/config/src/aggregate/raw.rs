@@ -1,4 +1,4 @@
-//! The file of an aggregate gateway as it is written.
+//! The tables of an aggregate gateway's file, with the fields as written.
 
 use serde_json::Value;
 use tidegate_core::{Bytes, itcp};
@@ -53,7 +53,7 @@ tables! {
 }
 
 impl File {
-    /// The whole of a file.
+    /// Reads a whole file.
     pub(super) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         Table::document(document).only(found)
     }

@@ -1,4 +1,4 @@
-//! Between whom a profile is shared: a name, or a table with the length of prefixes too.
+//! `fair_between`: the sharers of a profile, as a name or as a table with a prefix length.
 
 use serde_json::{Value, json};
 use tidegate_core::policy::{FairBetween, Sharers};
@@ -29,7 +29,7 @@ tables! {
     }
 }
 
-/// Between whom a profile is shared: a name, or a name with the length of prefixes.
+/// The sharers of a profile: a name, or a name with a prefix length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between(pub(crate) FairBetween);
 

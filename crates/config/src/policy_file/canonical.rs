@@ -14,12 +14,13 @@ use crate::read::{self, Node, Read, wrong_type};
 
 /// The canonical text of the policies, classes and trunks in `parts`.
 ///
-/// Other tables, such as `[gateway]`, are left out. An item may have a list `roles`. The canonical text of a canonical
-/// text is the same text.
+/// Other tables, such as `[gateway]`, are left out. An item may have a list `roles`. The canonical
+/// text of a canonical text is the same text.
 ///
 /// # Errors
 ///
-/// The findings of the first part with a wrong value. Errors between fields or items are not looked for.
+/// The findings of the first part with a wrong value. Contradictions between fields or items are
+/// not checked.
 pub fn canonical(parts: &[Part]) -> Result<String, Findings> {
     let mut items = Vec::new();
     for part in parts {
@@ -64,7 +65,7 @@ fn items_of(document: &DeTable<'_>, into: &mut Vec<Canonical>, found: &mut Findi
     }
 }
 
-/// The canonical fields of an item; `None` if it cannot be read.
+/// The canonical fields of an item; `None` if it is invalid.
 fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     T::read(node, found)?;
     match T::canonical(node) {
@@ -73,7 +74,7 @@ fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     }
 }
 
-/// The same for a policy, whose filters and codepoints are read from their texts as well.
+/// The same for a policy. Its filters and codepoints are parsed from their texts as well.
 fn policy(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     let policy = raw::Policy::read(node, found)?;
     let weights = policy.weights.iter().flat_map(|weights| &weights.get_ref().0);
@@ -89,7 +90,7 @@ fn policy(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     fields::<raw::Policy>(node, found)
 }
 
-/// `node` without its roles, and its roles in order.
+/// Splits `node` into the item without its roles, and its sorted roles.
 fn apart_from_roles<'a>(node: &Node<'a>, found: &mut Findings) -> (Node<'a>, Option<Value>) {
     let DeValue::Table(table) = node.get_ref() else { return (node.clone(), None) };
     let mut table = table.clone();
@@ -103,7 +104,7 @@ fn apart_from_roles<'a>(node: &Node<'a>, found: &mut Findings) -> (Node<'a>, Opt
     (bare, (!names.is_empty()).then_some(Value::Array(names)))
 }
 
-/// The field of an item that says for which gateways it is.
+/// The field with the gateway roles for which an item is meant.
 const ROLES: &str = "roles";
 
 /// The text of an item: its header, its name, and a line for each other field.

@@ -20,7 +20,7 @@ use crate::values::{Period, number};
 
 /// The classes of `file` on the link that `gateway` describes.
 ///
-/// `frame` is the most a packet can be charged.
+/// `frame` is the largest number of bytes that a packet can be charged.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
@@ -128,7 +128,7 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
     })
 }
 
-/// A ratio, if one is written. `None` if it cannot be read.
+/// The ratio, if the file has one. `None` if it is invalid.
 #[expect(clippy::option_option, reason = "a ratio may be absent, and it may be wrong")]
 fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
     let Some(raw) = written.map(Spanned::get_ref) else { return Some(None) };
@@ -136,7 +136,7 @@ fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
     Some(Some(Ratio { of, factor }))
 }
 
-/// What is written for each direction.
+/// The value for each direction, if the file has one.
 fn each<T: Copy>(written: Option<&Spanned<EachWay<T>>>) -> [Option<T>; 2] {
     written.map_or([None; 2], |written| written.get_ref().0)
 }
@@ -150,7 +150,7 @@ fn burst(burst: &Spanned<Bytes>, found: &mut Findings) -> Option<Bytes> {
     None
 }
 
-/// Complains of policies whose class does not exist, or has parts.
+/// Reports policies whose class does not exist, or has subclasses.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Findings) {
     let mut names: Vec<&str> = vec![Class::DEFAULT];
     let mut parts = HashMap::new();
@@ -184,7 +184,7 @@ fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Fi
     }
 }
 
-/// What is wrong with a class, and where.
+/// Converts a fault of a class to a finding.
 fn diagnostic(
     fault: &ClassFault,
     written: &[Spanned<raw::Class>],
@@ -219,7 +219,7 @@ fn diagnostic(
     }
 }
 
-/// The other line that has to do with a fault, and what is there.
+/// The related place of a fault, with an explanation.
 fn other_line(
     fault: &ClassFault,
     written: &[Spanned<raw::Class>],
@@ -253,7 +253,7 @@ fn other_line(
     })
 }
 
-/// Where the fields of a class are.
+/// The places of a class's fields.
 struct Lines {
     whole: Span,
     name: Span,
@@ -267,17 +267,17 @@ impl Lines {
         Self { whole, name, terms: terms(raw) }
     }
 
-    /// Where that term is written.
+    /// The place of this term, if the file has it.
     fn term(&self, term: Term) -> Option<Span> {
         self.terms.iter().find(|(written, _)| *written == term).map(|(_, span)| span.clone())
     }
 
-    /// Where that term is written, or else the name.
+    /// The place of this term, else that of the name.
     fn term_or_name(&self, term: Term) -> Span {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
-    /// The line that keeps a delay bound from being met.
+    /// The place of the term that makes a delay bound impossible.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
             Part::Guarantee | Part::Order => (self.term_or_name(Term::Guarantee), "its guarantee"),
@@ -293,7 +293,7 @@ impl Lines {
     }
 }
 
-/// The terms that are written of a class, and where.
+/// The terms of a class in the file, with their places.
 fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
         written.map(Spanned::span)
@@ -315,8 +315,8 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
 }
 
-/// Complains of terms that the scheduler does not have, and of loss bounds of a buffer that is never full. Returns
-/// `true` if there are none.
+/// Reports terms that the scheduler does not have, and loss bounds for a buffer that is never full.
+/// Returns `true` if there are none.
 fn of_scheduler(
     written: &[Spanned<raw::Class>],
     gateway: &GatewayConfig,

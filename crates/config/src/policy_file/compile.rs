@@ -1,4 +1,4 @@
-//! From what is written to what runs: defaults, and what only shows when fields are seen together.
+//! Compiles a policy file: fills in defaults, and checks fields against each other.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::read::{Number, one_of};
 use crate::values::{Period, number};
 
-/// `file` as what runs, on `host` if one is given.
+/// Compiles `file`, and checks it against `host` if there is one.
 pub(super) fn compile(
     file: &raw::File,
     host: Option<&Host>,
@@ -77,7 +77,7 @@ fn ports(
     Some((lan.get_ref().clone(), wan.get_ref().clone()))
 }
 
-/// Refuses ports of which one would have to send frames longer than it can.
+/// Reports ports with different MTUs, as one would have to send frames that are too long for it.
 fn carry_the_same(lan: &Spanned<String>, wan: &Spanned<String>, host: &Host, found: &mut Findings) {
     let mtu = |port: &Spanned<String>| host.interface(port.get_ref())?.mtu;
     let (Some(of_lan), Some(of_wan)) = (mtu(lan), mtu(wan)) else { return };
@@ -125,7 +125,7 @@ fn interface<'a>(
     Some(name)
 }
 
-/// The longest frame of the ports, or the usual one where no host says.
+/// The longest frame of the ports, or the usual one without information about the host.
 fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let name = |name: Option<&Spanned<String>>| name.map(|name| name.get_ref().clone());
     let names: Vec<_> =
@@ -207,7 +207,7 @@ fn link_overhead(raw: &raw::Gateway) -> Overhead {
     raw.overhead.as_ref().map(|it| it.get_ref().0).unwrap_or_default()
 }
 
-/// The most a packet can be charged.
+/// The largest number of bytes that a packet can be charged.
 fn charged(longest: Bytes, raw: Option<&raw::Gateway>) -> Bytes {
     let len = u32::try_from(longest.0).unwrap_or(u32::MAX);
     let overhead = raw.map(link_overhead).unwrap_or_default();
@@ -260,7 +260,7 @@ fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
 
 /// Warns of policies that can never match, because earlier policies match all their packets.
 fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut Findings) {
-    // Policies of one name have been complained of.
+    // Duplicate names of policies have already been reported.
     let Ok(set) = PolicySet::new(policies.to_vec()) else { return };
     let names = written.iter().filter_map(|policy| policy.get_ref().name.get());
     let places: HashMap<_, _> = names.map(|name| (name.get_ref(), name.span())).collect();
@@ -297,7 +297,7 @@ fn policy(raw: &Spanned<raw::Policy>, longest: Bytes, found: &mut Findings) -> O
     Some(Policy { name, priority, filter, action, mode, class, trunk })
 }
 
-/// `name`, if it can be that of a thing of the kind `what`.
+/// Returns `name` if it is valid for an object of the kind `what`.
 pub(super) fn usable_name(
     name: &Spanned<String>,
     what: &str,
@@ -312,7 +312,7 @@ pub(super) fn usable_name(
     None
 }
 
-/// Whether a policy, class or trunk can be called `text`.
+/// Returns `true` if `text` is a valid name for a policy, class or trunk.
 #[must_use]
 pub fn is_usable_name(text: &str) -> bool {
     let usable = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -324,7 +324,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     if let Some(action) = action {
         fields_belong(raw, action, found);
     }
-    // A wrong action must not hide a wrong profile.
+    // An error in the action must not hide an error in the profile.
     let conditioned = !action.is_some_and(|action| *action.get_ref() == raw::Action::Pass);
     let conditioning = conditioned.then(|| conditioning(raw, place, longest, found)).flatten();
     let action = action?;
@@ -347,7 +347,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     Some(Action::Police { conditioning: conditioning?, exceed })
 }
 
-/// Complains where senders are told by their ACKs, each for itself, and hosts are to share.
+/// Reports a policy with ACK control, which works per flow, and fairness between hosts.
 fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     let signal = raw.signal.as_ref().filter(|it| it.get_ref().0.is_some());
     let between = raw.fair_between.as_ref().filter(|it| it.get_ref().0.by != Sharers::Flow);
@@ -359,7 +359,7 @@ fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     }
 }
 
-/// Complains of fields that the action has no use for.
+/// Reports fields that the action does not use.
 fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut Findings) {
     use raw::Action::{PoliceDrop, PoliceMark, Shape};
     let fields = [
@@ -479,7 +479,7 @@ fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<P
     None
 }
 
-/// `profile` with the longest packet that is written.
+/// Adds the longest packet of the file to `profile`.
 fn with_max_packet(profile: Profile, raw: &raw::Profile, found: &mut Findings) -> Option<Profile> {
     let Some(written) = &raw.max_packet else { return Some(profile) };
     let longest = *written.get_ref();
@@ -505,7 +505,7 @@ const LEAST_MAX_PACKET: Bytes = Bytes(68);
 /// Source: RFC 791, section 3.1: the largest total length.
 const LONGEST_PACKET: Bytes = Bytes(65_535);
 
-/// What the mean rate carries in 100 ms, at least ten full-size packets.
+/// The default burst: the bytes of the mean rate in 100 ms, at least ten full-size packets.
 fn usual_burst(mean: Rate, longest: Bytes) -> Bytes {
     let burst = mean.bytes_in(Duration::from_millis(100));
     burst.max(Bytes(longest.0 * 10)).min(Profile::MAX_BURST)

@@ -1,4 +1,4 @@
-//! A quantity of the policy file that is the same in both directions, or is given for each.
+//! A quantity that is the same in both directions, or is given for each direction.
 
 use serde_json::{Value, json};
 use tidegate_core::Rate;
@@ -10,16 +10,16 @@ use crate::diagnostic::Findings;
 use crate::read::{Node, Read};
 use crate::values::Period;
 
-/// A quantity for both directions, or for each its own.
+/// A quantity for the upward and the downward direction.
 #[derive(Clone, Debug)]
 pub(crate) struct EachWay<T>(pub(crate) [Option<T>; 2]);
 
-/// A quantity that may be given for each direction on its own.
+/// A quantity that may be given for each direction.
 pub(crate) trait OfWays: Read + Clone {
-    /// The table that gives it for each.
+    /// The table with a value for each direction.
     type Table: Read;
 
-    /// What `table` says, up and down.
+    /// The values in `table`, up and down.
     fn ways(table: Self::Table) -> [Option<Spanned<Self>>; 2];
 }
 

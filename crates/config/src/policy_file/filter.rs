@@ -1,4 +1,4 @@
-//! Filters as they are written: each field a value or a list of values.
+//! Filters in policy files: each field is a value or a list of values.
 
 use std::marker::PhantomData;
 
@@ -22,7 +22,7 @@ pub(crate) struct Token<K>(pub(crate) String, PhantomData<K>);
 pub(crate) trait TokenKind {
     /// Its values.
     type Number: Copy + Ord;
-    /// The code of a text that is no value.
+    /// The code of an error for an invalid value.
     const CODE: Code;
 
     /// The values that `text` stands for: one range, or two that enclose the IPv4-mapped addresses.
@@ -78,14 +78,14 @@ fn numbers<T: Copy + Into<i64> + PartialEq>(first: T, last: T) -> toml::Value {
     if first == last { from.into() } else { format!("{from}-{to}").into() }
 }
 
-/// `parse`, whose values are always one range.
+/// Wraps a parser that always returns one range.
 fn one<T>(
     parse: impl Fn(&str) -> Result<Range<T>, FieldError>,
 ) -> impl Fn(&str) -> Result<Vec<Range<T>>, FieldError> {
     move |text| parse(text).map(|range| vec![range])
 }
 
-/// VLAN identifiers, or that there is none.
+/// Parses VLAN identifiers, or the word for frames without a tag.
 fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     match text.trim() {
         NO_TAG => Ok(Range { first: NO_VLAN, last: NO_VLAN }),
@@ -117,7 +117,7 @@ impl<K: TokenKind> Read for Token<K> {
         }
     }
 
-    /// Sorted by value, each once.
+    /// The canonical list: sorted, without duplicates.
     fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
         let ranges = |node: &Node<'_>| K::parse(&text(node)?).ok();
         let ends =
@@ -138,7 +138,7 @@ fn text(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// `raw` as a filter.
+/// Compiles `raw` into a filter.
 pub(super) fn filter(raw: &raw::Match, found: &mut Findings) -> Option<Filter> {
     ports_fit(raw, found);
     let src = ranges(raw.src.as_ref(), found);
@@ -169,7 +169,8 @@ fn tags(tags: Option<&Spanned<raw::Tags>>, found: &mut Findings) -> [Option<Vec<
     [outer, inner].map(|tag| ranges(tag.as_ref(), found))
 }
 
-/// The values of a field in ascending order. The order in the file has no meaning, and must not look like a change.
+/// The values of a field in ascending order. Their order in the file has no meaning, so it must not
+/// look like a change.
 fn ranges<K: TokenKind>(
     list: Option<&Spanned<List<Token<K>>>>,
     found: &mut Findings,
@@ -183,7 +184,7 @@ fn ranges<K: TokenKind>(
     Some(ranges)
 }
 
-/// The values that `token` stands for.
+/// The values of `token`.
 fn value<K: TokenKind>(
     token: &Spanned<Token<K>>,
     found: &mut Findings,
@@ -204,7 +205,7 @@ pub(crate) fn codepoint(token: &Spanned<Token<Codepoints>>, found: &mut Findings
     value(token, found)?.first().map(|range| range.first)
 }
 
-/// Complains of ports that a protocol listed beside them does not have.
+/// Reports ports together with a protocol without ports.
 fn ports_fit(raw: &raw::Match, found: &mut Findings) {
     let ports = raw.src_port.as_ref().or(raw.dst_port.as_ref());
     let (Some(ports), Some(listed)) = (ports, &raw.protocol) else { return };

@@ -1,4 +1,4 @@
-//! The queue of a link, class or policy, and the marking that it may have.
+//! The queue of a link, class or policy, with its optional marking.
 
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
@@ -8,22 +8,23 @@ use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 
-/// A queue and a marking as they are written.
+/// The queue and the marking in the file.
 pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
 
-/// Where a queue is.
+/// The position of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
-    /// At the link or a class: all traffic of the hosts meets here.
+    /// At the link or a class, where all traffic of the hosts meets.
     Link,
-    /// At a policy, whose allocation selects the flow.
+    /// At a policy. The allocation of the policy selects the flow.
     Policy,
 }
 
 /// The queue in the file with the marking in the file, or the default queue.
 ///
-/// The usual default bounds the delay by early drops and marks. An ACK control, a trunk (`controlled`) or
-/// a marking limits the data in flight itself, so its default queue drops packets only when it is full.
+/// The usual default bounds the delay by early drops and marks. An ACK control, a trunk
+/// (`controlled`) or a marking limits the data in flight itself. Its default queue drops packets
+/// only when it is full.
 pub(super) fn queue(
     (queue, marking): Written<'_>,
     controlled: bool,
@@ -48,7 +49,8 @@ pub(super) fn queue(
     with_marking(plain, marking.map(|it| it.get_ref().clone()))
 }
 
-/// The queue of a class. Without a queue of its own it has that of the link, and the marking with it.
+/// The queue of a class. A class without a queue in the file has that of the link, including its
+/// marking.
 pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findings) -> QdiscSpec {
     match written {
         (None, None) => link.clone(),
@@ -59,7 +61,7 @@ pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findi
     }
 }
 
-/// Complains of the marking of a link without a rate.
+/// Reports the marking of a link without a rate.
 pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) {
     if let Some(marking) = raw.marking.as_ref().filter(|_| !limited) {
         let message = "packets wait where a rate is kept, and the link has none";
@@ -68,7 +70,7 @@ pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) 
     }
 }
 
-/// Complains of the marking of a policy whose packets go through a trunk.
+/// Reports the marking of a policy whose packets go through a trunk.
 pub(super) fn has_no_trunk(raw: &raw::Policy, found: &mut Findings) {
     if let (Some(marking), Some(trunk)) = (&raw.marking, &raw.trunk) {
         let message = "packets of a trunk wait for its credit, which no marking can predict";

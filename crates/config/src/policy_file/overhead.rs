@@ -1,14 +1,15 @@
 //! Kinds of access links, and the bytes that each adds to a packet.
 //!
 //! Source: the manual page tc-cake(8), section "Manual overhead specification" and below, for the
-//! numbers; they count from the IP packet, as operators know them from tc and sqm-scripts. IEEE
-//! 802.3 (preamble 8, header 14, FCS 4, gap 12, least frame 64 bytes) for `ethernet`, DOCSIS (header and
-//! FCS) for `docsis`, RFC 2684 and RFC 2516 for those over ATM and PTM.
-//! A frame here may have headers between Ethernet and IP. Headers that a kind's number contains do not count again.
-//! All others count as they are in the frame. The numbers of `pppoe-*` contain PPPoE and PPP, those of kinds that
-//! carry whole Ethernet frames contain none. IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative` and numbers
-//! of the operator count from the IP packet.
-//! Differs: PTM's 64b/65b code is not counted; give 98.4 % of the rate the modem shows.
+//! numbers. They are relative to the IP packet, as in tc and sqm-scripts. IEEE 802.3 (preamble 8,
+//! header 14, FCS 4, gap 12, least frame 64 bytes) for `ethernet`, DOCSIS (header and FCS) for
+//! `docsis`, RFC 2684 and RFC 2516 for those over ATM and PTM. A frame in the gateway may have
+//! headers between Ethernet and IP. If the number of a kind includes such a header, it is not
+//! counted again. All others count as they are in the frame. The numbers of `pppoe-*` include PPPoE
+//! and PPP; those of kinds that carry whole Ethernet frames include none. For IP without Ethernet
+//! (`ipoa-*`, `pppoa-*`), `conservative` and custom numbers, the frame counts from the IP packet
+//! on.
+//! Differs: PTM's 64b/65b code is not counted; configure 98.4 % of the modem's rate.
 
 use serde_json::{Value, json};
 use tidegate_core::gateway::{Headers, Overhead};
@@ -25,10 +26,10 @@ struct Kind {
     name: &'static str,
     /// Bytes added to each IP packet.
     per_packet: i32,
-    /// Fewest bytes that a packet occupies.
+    /// Minimum number of bytes that a packet occupies.
     min: u32,
     atm: bool,
-    /// Headers between Ethernet and IP among the bytes added, or which do not cross such a link.
+    /// Headers between Ethernet and IP that the number includes, or that do not cross the link.
     contains: Headers,
 }
 
@@ -53,7 +54,7 @@ const KINDS: &[Kind] = &[
     kind("pppoe-llcsnap", 40, 0, true, Headers::Pppoe),
 ];
 
-/// What a frame as we see it has beyond its IP packet.
+/// Bytes of a frame before its IP packet, as seen by the gateway.
 const ETHERNET_HEADER: i32 = 14;
 
 /// An entry for `overhead`.
@@ -108,7 +109,7 @@ impl Numbers {
 }
 
 impl Kind {
-    /// The bytes added to the frame instead of the IP packet.
+    /// The overhead relative to the frame instead of the IP packet.
     const fn overhead(&self) -> Overhead {
         let Self { per_packet, min, atm, contains, .. } = *self;
         Overhead { per_packet: per_packet - ETHERNET_HEADER, min, atm, contains }

@@ -1,4 +1,4 @@
-//! Warns of rates and bursts that a policy can never have.
+//! Warns of rates and bursts that a policy can never reach.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -52,8 +52,9 @@ pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut
 
 /// Warns of a burst that is too small for the mean rate.
 ///
-/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the bucket
-/// by then are lost: a packet that just does not conform, and the tokens of the interval, have to fit.
+/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the
+/// bucket by then are lost. So the bucket must hold a packet that just fails to conform, plus the
+/// tokens of the interval.
 pub(super) fn burst_carries_mean(
     raw: &raw::Policy,
     profile: &Profile,

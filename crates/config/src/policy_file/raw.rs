@@ -1,4 +1,4 @@
-//! The policy file as it is written: which tables there are, and what may stand in them.
+//! The tables of a policy file, with the fields as written.
 
 use std::net::IpAddr;
 
@@ -404,20 +404,20 @@ impl Read for Tags {
 }
 
 impl File {
-    /// Reads the tables of a document.
+    /// Reads all tables of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         Table::document(document).only(found)
     }
 }
 
 impl Head {
-    /// Reads these fields of a document.
+    /// Reads only these fields of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         <Self as Fields>::take(&Table::document(document), found)
     }
 }
 
-/// What is done with the packets of a policy.
+/// The action of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     Shape,
@@ -436,7 +436,7 @@ impl Choice for Action {
     ];
 }
 
-/// An IP or hardware address of one station.
+/// The IP or MAC address of one station.
 #[derive(Clone, Debug)]
 pub(crate) struct Station(pub(crate) String);
 
@@ -499,11 +499,11 @@ impl Choice for Backend {
         &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
 }
 
-/// How senders are told by their ACKs, if they are.
+/// The ACK control of a policy; `None` for none.
 #[derive(Clone, Debug)]
 pub(crate) struct Signal(pub(crate) Option<AckSpec>);
 
-/// The name for "they are not".
+/// The name for no ACK control.
 const NO_SIGNAL: &str = "none";
 
 impl Read for Signal {

@@ -1,4 +1,4 @@
-//! Compiles the sources of a policy file, and complains of fields that keep a source from being watched.
+//! Compiles the sources of a policy file, and reports fields that make a source unusable.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use crate::read::{Array, List};
 use crate::source::{Access, SourceKind, SourceSpec};
 use crate::values::{Period, number};
 
-/// Where the keys of an etcd source begin, if the file does not say.
+/// Default prefix of the keys of an etcd source.
 const PREFIX: &str = "/tidegate/";
 
-/// Intervals between two looks. The shortest one asks a server ten times a second.
+/// Range of poll intervals. The shortest one sends ten requests a second to a server.
 const POLL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
 
-/// Interval between two looks, if the file does not say.
+/// Default poll interval.
 const USUAL_POLL: Duration = Duration::from_secs(1);
 
-/// Sizes that a source may be limited to. The gateway holds two sets of each source in memory.
+/// Range of size limits. The gateway holds two sets of each source in memory.
 const SIZE: RangeInclusive<u64> = 1_000..=1_000_000_000;
 
-/// Largest size of a source, if the file does not say: about a million policies, as of a policy file.
+/// Default size limit of a source: about a million policies, as for a policy file.
 const USUAL_SIZE: u64 = 64 << 20;
 
-/// Largest number of items of a source, if the file does not say.
+/// Default limit on the number of items of a source.
 const USUAL_POLICIES: u32 = 100_000;
 
-/// The sources that are `written`. Those with errors are left out.
+/// Compiles the sources in the file. Those with errors are left out.
 pub(super) fn compile(
     written: Option<&Spanned<Array<raw::Source>>>,
     found: &mut Findings,
@@ -80,7 +80,7 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
 /// Fields of a source that are optional.
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
-/// The place of its policies. Complains of missing fields, and of fields of other kinds.
+/// The location of its policies. Reports missing fields, and fields of other kinds.
 fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> Option<SourceKind> {
     let it = raw.get_ref();
     let (path, url, base) = (it.path.as_ref(), it.url.as_ref(), it.base.as_ref());
@@ -150,7 +150,7 @@ fn urls(
     for url in &written.get_ref().0 {
         let text = url.get_ref();
         let host = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
-        // A URL that may have a password in it is not shown.
+        // A URL that may contain a password is not shown.
         let span = if text.contains('@') { source.clone() } else { url.span() };
         let problem = match host {
             None => format!("begin it with {}", schemes.join(" or ")),
@@ -183,7 +183,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Complains of one of two fields that go together.
+/// Reports one of two fields that require each other, if the other is missing.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,
@@ -234,7 +234,7 @@ fn max_size(written: Option<&Spanned<Bytes>>, found: &mut Findings) -> Option<By
     None
 }
 
-/// The texts of a list, or none.
+/// The texts of a list; empty without a list.
 pub(super) fn texts(list: Option<&Spanned<List<String>>>) -> Vec<String> {
     list.iter().flat_map(|list| &list.get_ref().0).map(|text| text.get_ref().clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! What becomes of policy files, good and bad.
+//! Valid and invalid policy files, with their configurations and findings.
 
 mod canonical;
 mod classes;
@@ -23,7 +23,7 @@ use crate::Code;
 use crate::host::{Host, Interface};
 use crate::testing::damaged;
 
-/// Tests of what is said of a file, word for word; an error keeps it from being used.
+/// Tests of the complete messages about a file with an error.
 macro_rules! said {
     ($($name:ident: $text:literal => $said:literal;)+) => {
         $(#[test]
@@ -149,7 +149,7 @@ fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
     );
 }
 
-/// Kills the mutant that takes the usual MTU on every host.
+/// Kills: the usual MTU assumed on every host.
 #[test]
 fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     let text = format!(
@@ -160,11 +160,12 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     let (config, found) = parse("office.toml", &text, Some(&host(9_000)));
     let found: Vec<_> = found.iter().map(|it| (it.code, it.help.clone())).collect();
     assert!(config.is_none());
-    // 9,000 bytes of IP, and 18 of DOCSIS.
+    // 9,000 bytes of IP and 18 of DOCSIS.
     assert_eq!(found, [(Code::BurstBelowPacket, "make it at least 9018 B".to_owned())]);
 }
 
-/// Kills: no warning; one about the default burst; one about policers; a limit without the interval.
+/// Kills: no warning; a warning about the default burst, or about policers; a limit without the
+/// interval.
 #[test]
 fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
     let warnings = |action: &str, profile: &str| {
@@ -192,7 +193,8 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
     }
 }
 
-/// Kills: no warning; one where another direction has the rate; a limit that the link may have.
+/// Kills: no warning; a warning although another direction has the rate; a warning for the rate of
+/// the link itself.
 #[test]
 fn a_rate_above_that_of_the_link_is_warned_of() {
     let warnings = |text: &str| {
@@ -220,7 +222,7 @@ fn a_rate_above_that_of_the_link_is_warned_of() {
     assert_eq!(warnings(&class("\"10 Mbit/s\"")), []);
 }
 
-/// Kills: a check of the host that looks at names only.
+/// Kills: a check of the host that compares names only.
 #[test]
 fn a_port_that_is_down_is_warned_of() {
     let mut host = host(1_500);
@@ -231,7 +233,7 @@ fn a_port_that_is_down_is_warned_of() {
     assert_eq!(found, [(Code::PortDown, "`ip link set eth0 up`")]);
 }
 
-/// Kills: a suggestion by the number of letters only.
+/// Kills: a suggestion based only on the number of different letters.
 #[test]
 fn names_of_other_programs_get_a_suggestion() {
     for (name, known) in [("proto", "protocol"), ("dport", "dst_port"), ("sport", "src_port")] {
@@ -267,7 +269,7 @@ fn the_schema_names_every_field_with_what_it_is() {
     }
 }
 
-/// Reads `text`, says everything there is to say of it, and whether there is an answer.
+/// Parses `text` and renders all findings. Returns `true` if there is a configuration.
 fn survives(text: &str) -> bool {
     let (config, found) = parse("fuzz.toml", text, None);
     let said = (found.render(false), found.render(true), serde_json::to_string(&found.data()));
@@ -280,15 +282,16 @@ proptest! {
         prop_assert!(survives(&text));
     }
 
-    /// Kills the mutant that hands out a configuration in which an error was found.
+    /// Kills: a configuration returned in spite of an error.
     #[test]
     fn no_damage_to_a_file_makes_the_parser_panic(text in damaged(examples().into_iter().map(|(_, text)| text).collect())) {
         prop_assert!(survives(&text));
     }
 }
 
-/// Kills: "hosts" at a policy, whose allocation selects the flow; "fq-codel" or "hosts" beside an ACK control or a trunk; "per-flow" beside `signal = "none"`; a default in
-/// place of the queue in the file.
+/// Kills: "hosts" at a policy, whose allocation selects the flow. "fq-codel" or "hosts" with an ACK
+/// control or a trunk. "per-flow" with `signal = "none"`. A default instead of the queue in the
+/// file.
 #[test]
 fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
     const TRUNK: &str = "[[trunk]]\nname = \"site\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";

@@ -1,4 +1,4 @@
-//! The trunks of a policy file: what is written, and what keeps it from being carried.
+//! Compiles the trunks of a policy file, and reports errors that make a trunk impossible.
 
 use std::net::IpAddr;
 
@@ -17,10 +17,10 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::one_of;
 use crate::values::number;
 
-/// A trunk, and what a live gateway is told of it.
+/// A trunk, with the settings for a live gateway.
 type Compiled = (trunk::Config, Option<TrunkEnd>);
 
-/// The trunks of `file`, whose gateway is to run live or not.
+/// Compiles the trunks of `file`, for a live gateway or for the simulator.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
@@ -57,7 +57,7 @@ pub(super) fn compile(
     (ends.len() == written.len()).then(|| trunks.zip(ends).collect())
 }
 
-/// What a live gateway is told of `raw`; complains where that is `live`, and something is not there.
+/// The settings of `raw` for a live gateway. If `live`, reports missing ones.
 fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<TrunkEnd> {
     let it = raw.get_ref();
     let hop = it.next_hop.as_ref();
@@ -81,7 +81,7 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
     Some(TrunkEnd { next_hop: next_hop?, key_file: key_file?, mtu })
 }
 
-/// An address of the family of `local`, or a hardware address.
+/// An IP address of the same version as `local`, or a MAC address.
 fn next_hop(
     text: &Spanned<raw::Station>,
     local: Option<&Spanned<raw::Station>>,
@@ -101,7 +101,7 @@ fn next_hop(
     Some(NextHop::Address(address))
 }
 
-/// A hardware address of one station, as `02:00:5e:10:00:01`.
+/// A unicast MAC address, such as `02:00:5e:10:00:01`.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut parts = text.split(':');
@@ -158,7 +158,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
     })
 }
 
-/// What the packets of a trunk are on the wire, between live gateways.
+/// The encapsulation of a trunk between live gateways.
 fn wire(raw: &raw::Trunk, found: &mut Findings) -> Option<Wire> {
     let vlan = match &raw.vlan {
         Some(written) => Some(number(written, "vlan", 1..=LAST_VLAN, found)?),
@@ -168,10 +168,10 @@ fn wire(raw: &raw::Trunk, found: &mut Findings) -> Option<Wire> {
     Some(Wire::Datagrams { vlan, encapsulation })
 }
 
-/// Source: IEEE 802.1Q, section 9.6: the numbers 0 and 4095 are of no VLAN.
+/// Source: IEEE 802.1Q, section 9.6: the numbers 0 and 4095 do not identify a VLAN.
 const LAST_VLAN: u16 = 4_094;
 
-/// The MTU of a path that carries datagrams.
+/// The MTU of a path for datagrams.
 fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Option<u32> {
     if raw.encapsulation.as_ref().is_none_or(|it| *it.get_ref() == Encapsulation::None) {
         let message =
@@ -190,10 +190,10 @@ fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Opti
     None
 }
 
-/// Source: RFC 8200, section 5, and what a datagram over IPv6 adds.
+/// Source: RFC 8200, section 5, plus the overhead of a datagram over IPv6.
 const LEAST_MTU: Bytes = Bytes(1_351);
 
-/// How a trunk probes. Refuses fields that do not apply to it.
+/// The probing of a trunk. Reports fields that do not apply to it.
 fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     let probing = raw.probing.as_ref().map_or(Probing::Management, |it| *it.get_ref());
     let encapsulation = raw.encapsulation.as_ref();
@@ -218,7 +218,7 @@ fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     probing
 }
 
-/// Refuses `connections` where another field decides their number.
+/// Reports `connections` if another field determines their number.
 fn number_of_connections(raw: &raw::Trunk, probing: Probing, found: &mut Findings) {
     let Some(written) = &raw.connections else { return };
     let wrong = |message| Diagnostic::error(Code::BadTrunk, written.span(), message);
@@ -253,16 +253,16 @@ fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::
     Some(config.clone())
 }
 
-/// The congestion controls that know weights.
+/// The congestion controls with weights.
 const WEIGHTED: &[&str] = &["vegas-ns2", "weighted-vegas", "weighted-reno"];
 
 /// Management connections of a trunk without `connections` and `weight`.
 const USUAL_CONNECTIONS: u16 = 4;
 
-/// Most management connections of a trunk.
+/// Largest number of management connections of a trunk.
 const MOST_CONNECTIONS: u16 = 64;
 
-/// The last port from which on there is room for all of them.
+/// The highest first port with room for all management connections.
 const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
 
 /// TCP settings of management connections without a `tcp` table. Their receive window never limits.
@@ -279,7 +279,8 @@ fn usual_tcp(probing: Probing) -> tcp::Config {
 /// Source: RFC 7323, section 2.3.
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 
-/// What a management packet stands for: at the least as much as it takes itself between live gateways from `local`.
+/// The bytes that a management packet stands for. They must be at least the length of the
+/// management packet itself, between live gateways from `local`.
 fn vmss(written: Option<&Spanned<Bytes>>, local: IpAddr, found: &mut Findings) -> Option<Bytes> {
     let Some(written) = written else { return Some(Bytes(1_500)) };
     let vmss = *written.get_ref();
@@ -309,14 +310,15 @@ fn address(text: &Spanned<raw::Station>, found: &mut Findings) -> Option<IpAddr>
     address
 }
 
-/// Whether packets of two trunks could be taken for each other's.
+/// Returns `true` if packets of the two trunks cannot be told apart.
 fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
     let ports = |it: &trunk::Config| (it.port, it.port + 2 * it.channels());
     let ((from, to), (other_from, other_to)) = (ports(one), ports(other));
     (one.local, one.peer) == (other.local, other.peer) && from < other_to && other_from < to
 }
 
-/// Whether packets that arrive could be user packets of both, where one tells them by their class.
+/// Returns `true` if arriving user packets may belong to either trunk, because one identifies them
+/// by their class.
 fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
     let pair = [one, other];
     let epochs = pair.iter().filter(|it| it.probing == Probing::Epochs).count();
@@ -324,12 +326,12 @@ fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
     one.assured == other.assured && (epochs == 2 || epochs == 1 && bare)
 }
 
-/// What is written of the rate of the link up.
+/// The upward rate of the link in the file.
 fn link(file: &raw::File) -> Option<&Spanned<Rate>> {
     file.gateway.get()?.get_ref().rate.as_ref()?.get_ref().up.as_ref()
 }
 
-/// Complains of a ceiling that holds back what is guaranteed, or nothing at all.
+/// Reports a ceiling below the guarantee, or one without effect.
 fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings) {
     let Some(ceiling) = &raw.ceiling else { return };
     let most = *ceiling.get_ref();
@@ -354,7 +356,7 @@ fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings)
     }
 }
 
-/// Complains of guarantees that add up to more than the link carries, at the first that is too much.
+/// Reports guarantees that exceed the rate of the link together, at the first one beyond it.
 fn promised(
     trunks: &[(&Spanned<raw::Trunk>, trunk::Config)],
     rate: Option<Rate>,
@@ -385,7 +387,7 @@ fn promised(
     });
 }
 
-/// Complains of policies whose trunk does not exist, or would get nothing.
+/// Reports policies whose trunk does not exist, or would get no packets.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Findings) {
     let names = written.iter().filter_map(|trunk| trunk.get_ref().name.get());
     let names: Vec<_> = names.map(|name| name.get_ref().as_str()).collect();

@@ -1,4 +1,5 @@
-//! The weight of a trunk: a number, the name of a law, or a table of the rate adjuster's parameters.
+//! The weight of a trunk: a number, the name of a law, or a table with the rate adjuster's
+//! parameters.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Read, mechanism, mechanism_schema, wrong_type};
 
-/// The rate adjuster of a trunk. Its weight goes from 1 to [`MOST_WEIGHT`].
+/// The rate adjuster of a trunk. Its weight ranges from 1 to [`MOST_WEIGHT`].
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkWeight(pub(crate) Config);
 
@@ -78,7 +79,8 @@ impl Read for TrunkWeight {
 
 const WHAT: &str = "a law of weights";
 
-/// The laws for trunks. `literal` is not among them: it reads the slope of a queue without a bound.
+/// The laws for trunks. `literal` is excluded, because it needs the slope of a queue without a
+/// bound.
 const KINDS: &[&str] = &["fixed", "measured"];
 
 const ABOUT: &[&str] =
@@ -116,7 +118,7 @@ fn fixed(node: &Node<'_>, found: &mut Findings) -> Option<Config> {
     }
 }
 
-/// The rate adjuster of a trunk, unless its file says otherwise.
+/// The default rate adjuster of a trunk.
 fn usual() -> Config {
     let most = Most::Constant(MOST_WEIGHT.into());
     Config { weight: Factor::whole(INITIAL), most, ..Config::default() }
@@ -129,7 +131,7 @@ fn most() -> Factor {
     Factor::whole(MOST_WEIGHT.into())
 }
 
-/// `table`, with the initial and the greatest weight of [`usual`] where it has none.
+/// Adds the initial and the greatest weight of [`usual`] to `table` if they are missing.
 fn with_defaults<'a>(table: &DeTable<'a>) -> DeTable<'a> {
     let mut table = table.clone();
     for (key, value) in DeTable::parse(DEFAULTS).into_iter().flat_map(Spanned::into_inner) {

@@ -10,7 +10,7 @@ use crate::topology::Topology;
 use crate::topology::compile::rows;
 use crate::topology::raw::File;
 
-/// The changes that `file` lists.
+/// Compiles the changes in `file`.
 pub(super) fn changes(file: &File, topology: &Topology, found: &mut Findings) -> Vec<Change> {
     let ends = Ends::new(file, topology);
     let rows = rows(file.changes.as_ref()).iter();

@@ -1,4 +1,4 @@
-//! From what is written to what is simulated.
+//! Compiles a scenario file into a scenario.
 
 use std::time::Duration;
 
@@ -19,8 +19,7 @@ use crate::topology::compile::rows;
 use crate::topology::raw::{self as topology_raw, File};
 use crate::topology::{PolicyFile, Topology};
 
-/// `file`, whose hosts, gateways and routes are `topology`, as what is simulated; `None` if something
-/// was wrong.
+/// Compiles `file` with its compiled `topology`. `None` after an error.
 pub(super) fn compile(
     file: &File,
     topology: &Topology,
@@ -64,7 +63,7 @@ pub(super) fn compile(
     Some(Scenario { run: run?, nodes, links: network.links, traffic, probes, changes })
 }
 
-/// By default a time series has this many steps.
+/// Default number of steps of a time series.
 const STEPS: u32 = 300;
 
 fn run(file: &File, seed: u64, settings: &Settings<'_>, found: &mut Findings) -> Option<Run> {
@@ -98,7 +97,7 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
         let raw = raw.get_ref();
         let place = raw.inline.as_ref().or(raw.policy.as_ref())?.span();
         let mut config = policies(&gateway.policy, place, fetch, found)?;
-        // There is one path, and nothing on it that treats datagrams otherwise.
+        // The simulated path is the same for all packets, so trunks need no datagrams.
         config.gateway.trunks.iter_mut().for_each(|it| it.wire = Wire::Headers);
         let policies = config.policy_set().ok()?;
         let kind = NodeKind::Gateway(Box::new(Gateway { config: config.gateway, policies }));
@@ -107,7 +106,7 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
     pairs.filter_map(gateway).collect()
 }
 
-/// What the policy file of a gateway, named or written at `place`, says.
+/// The policies in the policy file of a gateway. The file is named or embedded at `place`.
 fn policies(
     file: &PolicyFile,
     place: Span,

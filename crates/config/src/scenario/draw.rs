@@ -1,4 +1,4 @@
-//! Distributions of lengths and times, as they are written.
+//! Distributions of lengths and times, as written in scenario files.
 
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -10,24 +10,24 @@ use crate::read::{
     Field, Fields, Node, Read, Required, Table, TableSchema, unknown_name, wrong_type,
 };
 
-/// How a quantity is drawn.
+/// A constant or a distribution.
 #[derive(Clone, Debug)]
 pub(crate) enum Draw<T> {
-    /// Not at all.
+    /// A constant value.
     Constant(T),
-    /// Each equally likely, between the two.
+    /// Uniform between the two values.
     Uniform(Spanned<T>, Spanned<T>),
-    /// Exponentially, with this mean.
+    /// Exponential with this mean.
     Exponential(Spanned<T>),
-    /// By the distribution of Pareto, with this mean and shape.
+    /// Pareto with this mean and shape.
     Pareto(Spanned<T>, Spanned<Real>),
-    /// Lognormally, with this mean and standard deviation.
+    /// Lognormal with this mean and standard deviation.
     Lognormal(Spanned<T>, Spanned<T>),
-    /// By the distribution of Weibull, with this mean and shape.
+    /// Weibull with this mean and shape.
     Weibull(Spanned<T>, Spanned<Real>),
 }
 
-/// The ways to draw, by name.
+/// The names of distributions.
 const DRAWS: &[&str] = &["uniform", "exponential", "pareto", "lognormal", "weibull"];
 
 impl<T: Read> Read for Draw<T> {
@@ -167,7 +167,7 @@ impl<T: Read> Fields for Weibull<T> {
     }
 }
 
-/// A number without a unit that need not be whole.
+/// A number without a unit, possibly with a fraction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Real(pub(crate) f64);
 

@@ -1,4 +1,4 @@
-//! What connects the nodes: links as they are written, and those that need not be.
+//! The network of a scenario: links from the file, and links that follow from it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use crate::topology::{Attached, Topology};
 /// Name of the node that stands for the network of `[[route]]`.
 pub(super) const CLOUD: &str = "cloud";
 
-/// What connects the nodes.
+/// The network between the nodes.
 pub(super) struct Network<'a> {
     topology: &'a Topology,
-    /// The links: those that are written, then from each host and each gateway that is behind a gateway to it,
-    /// then to the network of `[[route]]`.
+    /// The links: first those in the file. Then the links between gateways and the hosts and
+    /// gateways behind them. Then the links to the network of `[[route]]`.
     pub(super) links: Vec<Link>,
     /// The network of `[[route]]`.
     pub(super) cloud: Option<EmulatorConfig>,
-    /// By name of a node, a number that those share who reach each other without that network.
+    /// By node name, the number of its site. The nodes of a site reach each other without the
+    /// network of `[[route]]`.
     sites: HashMap<String, usize>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Network<'a> {
         this
     }
 
-    /// Attaches to the network of `[[route]]` what has no link.
+    /// Attaches nodes without a link to the network of `[[route]]`.
     fn attach(&mut self, found: &mut Findings) {
         let linked: HashSet<_> = self.links.iter().flat_map(|it| [&it.a, &it.b]).cloned().collect();
         let ends = self.topology.ports().into_iter().map(|attached| match attached {
@@ -80,14 +81,14 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The addresses that are reached by `end`.
+    /// The addresses that are reachable through `end`.
     fn behind(&self, end: &End) -> Vec<IpNet> {
         let site = |name: &str| self.sites.get(name);
         let hosts = self.topology.hosts.iter().filter(|it| site(&it.name) == site(&end.node));
         hosts.flat_map(|it| it.addresses.iter().map(|it| (*it).into())).collect()
     }
 
-    /// Complains of traffic between hosts that no `[[route]]` leads between.
+    /// Reports traffic between hosts without a matching `[[route]]`.
     pub(super) fn lead(&self, traffic: &[Traffic], file: &File, found: &mut Findings) {
         let hosts = (0..).zip(&self.topology.hosts).map(|(n, it)| (it.name.as_str(), n));
         let hosts: HashMap<&str, usize> = hosts.collect();
@@ -112,15 +113,15 @@ impl<'a> Network<'a> {
     }
 }
 
-/// A link that takes no time.
+/// A link without delay.
 fn wire(a: End, b: End) -> Link {
     Link::new(a, b, LinkConfig::default())
 }
 
-/// Most ports of the network of `[[route]]`.
+/// Maximum number of ports of the network of `[[route]]`.
 const MOST_PORTS: usize = 256;
 
-/// Numbers the nodes so that those have the same who are linked, however far.
+/// Numbers the sites: all nodes that are connected by links have the same number.
 fn sites(ends: &Ends<'_>, links: &[Link]) -> HashMap<String, usize> {
     let names: Vec<_> = ends.nodes.keys().copied().collect();
     let mut sites: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
@@ -145,11 +146,11 @@ fn sites(ends: &Ends<'_>, links: &[Link]) -> HashMap<String, usize> {
     sites.into_iter().map(|(name, site)| (name.to_owned(), site)).collect()
 }
 
-/// Ends of links as they are written.
+/// The ends of links, by their spelling in the file.
 pub(super) struct Ends<'a> {
-    /// By name, whether it is a gateway.
+    /// By node name, `true` for a gateway.
     nodes: HashMap<&'a str, bool>,
-    /// Everything that can be written, in the order of the file.
+    /// All valid spellings, in the order of the file.
     all: Vec<String>,
 }
 
@@ -170,7 +171,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// What `written` stands for.
+    /// The end that `written` names.
     pub(super) fn find(&self, written: &Spanned<String>, found: &mut Findings) -> Option<End> {
         let text = written.get_ref().as_str();
         let is_gateway = |name: &str| self.nodes.get(name).copied();
@@ -212,7 +213,7 @@ fn written_link(raw: &raw::Link, ends: &Ends<'_>, found: &mut Findings) -> Optio
     Some(Link { a: a?, b: b?, forward: Some(forward), back })
 }
 
-/// Lets links that are like the one before them share what they are like.
+/// Lets consecutive links with equal properties share them.
 fn share(links: &mut [Link]) {
     let mut last: [Option<Arc<LinkConfig>>; 2] = [None, None];
     for link in links {
@@ -225,7 +226,7 @@ fn share(links: &mut [Link]) {
     }
 }
 
-/// Complains of routers without a link.
+/// Reports routers without a link.
 fn alone(file: &File, links: &[Link], found: &mut Findings) {
     let linked: HashSet<_> = links.iter().flat_map(|it| [&it.a.node, &it.b.node]).collect();
     for router in rows(file.routers.as_ref()) {

@@ -1,4 +1,4 @@
-//! What only shows when a scenario is seen as a whole, as findings about its file.
+//! Converts errors of the whole scenario to findings about its file.
 
 use tidegate_core::Factor;
 use tidegate_sim::Scenario;
@@ -11,7 +11,7 @@ use crate::field;
 use crate::topology::compile::rows;
 use crate::topology::raw::File;
 
-/// Adds to `found` everything about `scenario`, which `document` says, that cannot be.
+/// Adds all errors of `scenario`, which was compiled from `document`, to `found`.
 pub(super) fn report(
     scenario: &Scenario,
     file: &File,
@@ -29,7 +29,7 @@ pub(super) fn report(
     }
 }
 
-/// Warns of loads for which the weights of the paper's algorithm need not converge.
+/// Warns of loads for which the weights of the paper's algorithm may not converge.
 fn demands(scenario: &Scenario, document: &DeTable<'_>, found: &mut Findings) {
     for demand in scenario.demands().iter().filter(|it| it.sum >= Factor::ONE) {
         let path = format!("traffic[{}].weight", demand.traffic);
@@ -44,13 +44,13 @@ fn demands(scenario: &Scenario, document: &DeTable<'_>, found: &mut Findings) {
     }
 }
 
-/// The field of the file that `place` is in the scenario.
+/// The path in the file of a scenario's field.
 fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
     match *place {
         Place::Run(field) => format!("run.{field}"),
         Place::Node(number, field) => node(number, field, scenario),
         Place::Link(number, field) => {
-            // What is not written follows from where the nodes are.
+            // A link that is not in the file follows from the positions of hosts.
             if number >= rows(file.links.as_ref()).len() {
                 return "host".to_owned();
             }
@@ -79,7 +79,8 @@ fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
     }
 }
 
-/// Nodes are hosts, then routers, then gateways, then the network of `[[route]]`.
+/// The path of a node's field. Nodes are numbered hosts first, then routers, then gateways, then
+/// the network of `[[route]]`.
 fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     let kind = |at: usize| scenario.nodes.get(at).map(|it| &it.kind);
     let table = match kind(number) {
@@ -101,7 +102,7 @@ fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     }
 }
 
-/// Where the field at `path` stands; of a list, the part that `what` is about.
+/// The place of the field at `path`. In a list, the place of the entry that `what` concerns.
 fn exact(document: &DeTable<'_>, path: &str, what: &What) -> Span {
     let (What::Loop(name)
     | What::Unknown { name, .. }

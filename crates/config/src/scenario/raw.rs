@@ -1,4 +1,4 @@
-//! The tables of the simulator as they are written: what may stand in them.
+//! The simulator's tables, with the fields as written.
 
 use serde_json::{Value, json};
 use tidegate_core::packet::Direction;

@@ -1,4 +1,4 @@
-//! TCP settings as they are written: a table for the run, one for a host, one for traffic.
+//! TCP settings in scenario files: a table for the run, for a host, or for traffic.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::field;
 use crate::read::{Node, Read, mechanism_schema, one_of, wrong_type};
 use crate::shape;
 
-/// That a table of TCP settings is there; what it says depends on the tables it adds to.
+/// A table of TCP settings. Its meaning depends on the tables to which it adds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tcp;
 
@@ -71,7 +71,7 @@ impl Read for OfTrunk {
     }
 }
 
-/// What stands beside the details of a profile.
+/// The fields beside the details of a profile, with descriptions.
 const ABOUT: &[(&str, &str)] = &[
     ("profile", "Whose end point this is like."),
     ("congestion", "The congestion control, by name or as a table."),
@@ -83,9 +83,9 @@ const ABOUT: &[(&str, &str)] = &[
 /// The TCP settings of a document.
 pub(super) struct Settings<'a> {
     document: &'a DeTable<'a>,
-    /// Those of the run; `None` if it has none.
+    /// The settings of the run; `None` if there are none.
     run: Option<Config>,
-    /// Those of the run are wrong, and so would be all that add to them.
+    /// The settings of the run are invalid, and so are all settings that add to them.
     wrong: bool,
 }
 
@@ -103,13 +103,13 @@ impl<'a> Settings<'a> {
         this
     }
 
-    /// Those of the run; `None` if it has none.
+    /// The settings of the run; `None` if there are none.
     pub(super) fn of_run(&self) -> Option<Config> {
         self.run.clone()
     }
 
-    /// Those at `path`, if there are any: where they name a profile they begin anew from it, otherwise they change
-    /// single fields of those of the run.
+    /// The settings at `path`, if there are any. With a profile, they start from it. Otherwise they
+    /// change single fields of the run's settings.
     pub(super) fn of(
         &self,
         written: Option<&Spanned<Tcp>>,
@@ -123,7 +123,7 @@ impl<'a> Settings<'a> {
             _ => DeTable::new(),
         };
         for (name, value) in own {
-            // A key that is there would keep the place it has.
+            // Inserting over an existing key would keep its old place.
             table.remove(name.get_ref().as_ref());
             table.insert(name.clone(), value.clone());
         }
@@ -131,19 +131,19 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Where the settings of the run are.
+/// The path of the run's settings.
 const RUN: &str = "run.tcp";
 
-/// The settings in `table`, which stands at `place`; `None` if something is wrong.
+/// Reads the settings in `table` at `place`; `None` after an error.
 fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
     let node = Spanned::new(place, DeValue::Table(table));
     let config = Config::deserialize(ValueDeserializer::from(node.clone()));
     config.map_err(|error| found.push(wrong(&node, error.span(), error.message()))).ok()
 }
 
-/// What is wrong with the table `node`, of which `message` was said at `span`.
+/// Converts serde's `message` about the table `node` at `span` to a finding.
 ///
-/// The words of serde are turned into ours: which field, and what there is instead.
+/// The finding names the field and the valid alternatives.
 fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
     let span = span.unwrap_or_else(|| node.span());
     let mut names = message.split('`').skip(1).step_by(2);
@@ -158,7 +158,7 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
         let message = format!("`{name}` is none of the names that can stand here");
         return Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, &known));
     }
-    // What is said of the table as a whole begins with the name of the field.
+    // A message about the whole table begins with the name of the field.
     let field = node.get_ref().as_table().and_then(|table| table.get(name));
     let span = field.filter(|_| message.starts_with('`')).map_or(span, Spanned::span);
     let code = match name {
@@ -174,7 +174,7 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
     }
 }
 
-/// Where the key `name` stands in the table `node`, or in a table in it.
+/// The place of the key `name` in the table `node`, or in a nested table.
 fn key(node: &Node<'_>, name: &str) -> Option<Span> {
     node.get_ref().as_table()?.iter().find_map(|(key, value)| {
         let here = key.get_ref() == name;

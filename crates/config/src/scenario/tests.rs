@@ -1,4 +1,4 @@
-//! What becomes of scenario files, good and bad.
+//! Valid and invalid scenario files.
 
 mod aggregates;
 mod signals;
@@ -24,7 +24,7 @@ fn example(name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Other files a scenario of these tests may name.
+/// The contents of files that the scenarios of these tests name.
 fn fetch(path: &str) -> Result<String, String> {
     match path {
         "edge.toml" => Ok("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n".to_owned()),
@@ -74,7 +74,7 @@ fn a_dumbbell_becomes_nodes_links_and_traffic() {
 fn what_has_no_link_is_attached_to_the_network_of_routes() {
     let it = scenario(&example("gateway.toml"));
     let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
-    // The two hosts beyond the gateway, and the gateway with the two behind it.
+    // The two hosts beyond the gateway, and the gateway together with its two hosts.
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 4]);
     let NodeKind::Gateway(gateway) = &it.nodes[4].kind else { panic!() };
     assert_eq!(gateway.policies.policies().len(), 1);
@@ -91,7 +91,7 @@ fn what_has_no_link_is_attached_to_the_network_of_routes() {
     assert_eq!(*request, Distribution::Constant(Bytes(300)));
 }
 
-/// Kills: a gateway behind another that is attached to the cloud.
+/// Kills: a gateway behind another one attached to the cloud.
 #[test]
 fn a_gateway_behind_another_is_linked_to_its_lan_side() {
     let it = scenario(
@@ -134,8 +134,8 @@ to = "far"
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
 }
 
-/// Kills the mutant that attaches a linked gateway to the cloud, and the one that knows only hosts
-/// directly behind a gateway.
+/// Kills: a linked gateway attached to the cloud; a gateway that finds only hosts directly behind
+/// it.
 #[test]
 fn a_network_behind_a_gateway_is_behind_its_port_of_the_cloud() {
     let it = scenario(
@@ -182,7 +182,7 @@ to = ["a", "b"]
     assert_eq!((delays(1), delays(2)), ([0, 3], [2, 2]));
 }
 
-/// A small scenario with everything that mistakes can be made in.
+/// A small scenario for tests of mistakes.
 const SMALL: &str = r#"
 name = "small"
 [run]
@@ -264,7 +264,7 @@ to = "r"
 delay = "7 ms"
 "#;
 
-/// Kills the mutant that leaves findings of an inline file where they are in that file.
+/// Kills: findings about an inline file with their places in that file.
 #[test]
 fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
@@ -273,14 +273,14 @@ fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     let data = serde_json::to_value(found.data()).unwrap();
     assert_eq!((&data[0]["source"], &data[0]["line"]), (&"7".into(), &19.into()));
     assert_eq!(data[0]["field"], "gateway[0].inline");
-    // A string with escapes does not hold the text as it is.
+    // A string with escapes does not contain the text literally.
     let (_, found) = read(&inline("\"[gateway]\\nlan = \\\"lan\\\"\\nwan = 7\\n\""));
     let data = serde_json::to_value(found.data()).unwrap();
     assert!(data[0]["message"].as_str().unwrap().starts_with("line 3, column 7: expected"));
     assert_eq!(data[0]["field"], "gateway[0].inline");
 }
 
-/// Kills the mutants that forget the settings of the run, and that keep them beside another profile.
+/// Kills: the settings of the run forgotten, or kept together with another profile.
 #[test]
 fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
     let with = |run: &str, traffic: &str| {
@@ -324,8 +324,8 @@ fn of_many_names_the_one_that_was_meant_is_named_and_some_others() {
     assert!(help.ends_with(", h39 and 20 more"), "{help}");
 }
 
-/// Mistakes: what is written (`\n` for a line break), what is written instead, the code of what is
-/// said about it and the words that are marked, and the field they stand in.
+/// Mistakes: the original text (`\n` for a line break), its replacement, the code of the finding,
+/// the marked text, and the field.
 const MISTAKES: &str = r#"
 duration = "10 s" -> duration = "10" -> TG0005 at "10" -> run.duration
 duration = "10 s" -> duration = "-10 s" -> TG0007 at "-10 s" -> run.duration
@@ -425,7 +425,7 @@ delay = "7 ms" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> change[0].rate
 delay = "7 ms" -> delay = "40000000 s" -> TG0060 at "40000000 s" -> change[0].delay
 "#;
 
-/// Of a value that cannot be read nothing else is said: not that it is missing, nor what would follow.
+/// An invalid value causes one finding only: neither a missing field nor consequences are reported.
 #[test]
 fn one_mistake_is_told_once() {
     for (from, to) in [
@@ -442,7 +442,7 @@ fn one_mistake_is_told_once() {
     }
 }
 
-/// Kills the mutant that hands out a scenario in which an error was found.
+/// Kills: a scenario returned in spite of an error.
 #[test]
 fn mistakes_are_found_where_they_are() {
     for line in MISTAKES.lines().filter(|line| !line.is_empty()) {
@@ -462,12 +462,12 @@ fn mistakes_are_found_where_they_are() {
     }
 }
 
-/// Each example, and the file that mistakes are made in.
+/// The examples, and the scenario for mistakes.
 fn right() -> Vec<String> {
     vec![example("dumbbell.toml"), example("gateway.toml"), SMALL.to_owned()]
 }
 
-/// Reads `text`, says everything there is to say of it, and whether there is an answer.
+/// Parses `text` and renders all findings. Returns `true` if there is a scenario.
 fn survives(text: &str) -> bool {
     let (scenario, found) = read(text);
     let said = (found.render(false), serde_json::to_string(&found.data()));

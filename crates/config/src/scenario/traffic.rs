@@ -1,4 +1,4 @@
-//! Who sends what to whom, and what is recorded.
+//! Compiles the traffic and the probes of a scenario.
 
 mod aggregate;
 
@@ -26,7 +26,7 @@ use crate::topology::compile::{is_name, rows};
 use crate::topology::raw::File;
 use crate::values::{Period, number};
 
-/// The traffic; what is wrong with one hides none of the others.
+/// Compiles the traffic. An error in one group does not hide errors in others.
 pub(super) fn traffic(
     file: &File,
     topology: &Topology,
@@ -94,7 +94,7 @@ fn group(
     })
 }
 
-/// Most flows of a pair.
+/// Maximum number of flows of a pair.
 const MOST_FLOWS: u32 = 1_000_000;
 
 fn name(name: &Spanned<String>, found: &mut Findings) -> Option<String> {
@@ -114,7 +114,8 @@ fn unknown_host(host: &Spanned<String>, topology: &Topology, found: &mut Finding
     found.push(Diagnostic::error(Code::UnknownNode, host.span(), message).help(help));
 }
 
-/// Senders and receivers, one of each; or one of either with all of the others.
+/// Pairs of senders and receivers. If there is only one of either, it is paired with all of the
+/// others.
 fn pairs(
     from: Option<&Spanned<List<String>>>,
     to: Option<&Spanned<List<String>>>,
@@ -166,7 +167,7 @@ fn start(written: &Spanned<Draw<Period>>, found: &mut Findings) -> Option<Start>
     }
 }
 
-/// Warns of traffic that begins when the run is over.
+/// Warns of traffic that begins after the end of the run.
 fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findings) {
     let duration = file.run.as_ref().and_then(|run| run.get_ref().duration.get());
     let (Start::At(begins) | Start::Between(begins, _)) = group.start;
@@ -180,7 +181,7 @@ fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findin
     }
 }
 
-/// What flows send, from those fields of their table that belong to its kind.
+/// Compiles the fields of a table that belong to its kind.
 fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Findings) -> Option<Kind> {
     let kind = raw.kind.get()?;
     let protocol = protocol(raw, kind, found)?;
@@ -246,10 +247,10 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
     })
 }
 
-/// Length of a request for a page, with its header fields.
+/// Default length of a web request with its header fields.
 const REQUEST: Distribution<Bytes> = Distribution::Constant(Bytes(300));
 
-/// Length of a packet of UDP.
+/// Default length of a UDP packet.
 const PACKET: u32 = 500;
 
 fn protocol(
@@ -278,7 +279,7 @@ fn protocol(
     None
 }
 
-/// Complains of fields that the kind has no use for.
+/// Reports fields that the kind does not use.
 fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &mut Findings) {
     let fields = [
         ("size", raw.size.as_ref().map(Spanned::span)),
@@ -301,7 +302,7 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
     only(&fields, used, kind.span(), found);
 }
 
-/// Complains of those `fields` that are written, and not among those that the kind at `kind` uses.
+/// Reports the `fields` in the file that are not among those that the kind at `kind` uses.
 fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut Findings) {
     for (name, span) in fields {
         let Some(span) = span.clone().filter(|_| !used.contains(name)) else { continue };
@@ -314,7 +315,7 @@ fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut 
     }
 }
 
-/// A table as it is written, and where.
+/// A table of the file, with its place.
 struct Row<'a> {
     place: Span,
     table: Option<&'a DeTable<'a>>,
@@ -327,14 +328,15 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The fields of one table, where some are needed.
+/// The fields of a table, for kinds that require some of them.
 struct Fields<'a> {
     row: &'a Row<'a>,
     found: &'a mut Findings,
 }
 
 impl Fields<'_> {
-    /// Complains of a field that is not written; of what is written but cannot be read, the reader did.
+    /// Returns a required field, and reports it if it is missing. Invalid values were already
+    /// reported by the reader.
     fn needed<'a, T>(&mut self, name: &str, field: Option<&'a Spanned<T>>) -> Option<&'a T> {
         let written = self.row.table.is_some_and(|table| table.contains_key(name));
         if field.is_none() && !written {
@@ -358,7 +360,7 @@ impl Fields<'_> {
         self.needed(name, field).map(|it| drawn(it, |it| it.0))
     }
 
-    /// The only traffic that is named.
+    /// The name in `of`, if it is the only one.
     fn one_of(&mut self, raw: &raw::Traffic) -> Option<String> {
         self.needed("of", raw.of.as_ref())?;
         let of = raw.of.as_ref()?;
@@ -376,7 +378,7 @@ impl Fields<'_> {
     }
 }
 
-/// How a quantity is drawn; `of` is what is simulated of what is written.
+/// Converts a distribution, and its values by `of`.
 fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
     match draw {
         Draw::Constant(value) => Distribution::Constant(of(value)),
@@ -398,7 +400,7 @@ fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
     }
 }
 
-/// A size that fits 32 bits.
+/// A size in 32 bits.
 pub(super) fn small(written: &Spanned<Bytes>, found: &mut Findings) -> Option<u32> {
     let size = u32::try_from(written.get_ref().0);
     if size.is_err() {
@@ -408,7 +410,7 @@ pub(super) fn small(written: &Spanned<Bytes>, found: &mut Findings) -> Option<u3
     size.ok()
 }
 
-/// The times and sizes of a trace.
+/// Compiles the times and sizes of a trace.
 fn trace(
     written: &Spanned<raw::Trace>,
     fetch: Fetch<'_>,
@@ -443,7 +445,7 @@ fn trace(
     Some(pairs)
 }
 
-/// A trace of packets.
+/// Converts a trace of packets.
 fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> Option<Kind> {
     let small = |(at, size): (Duration, Bytes)| Some((at, u32::try_from(size.0).ok()?));
     let packets: Option<Vec<_>> = pairs.into_iter().map(small).collect();
@@ -454,7 +456,7 @@ fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> 
     packets.map(|packets| Kind::Packets { packets })
 }
 
-/// What is recorded.
+/// Compiles the probes.
 pub(super) fn probes(
     file: &File,
     topology: &Topology,

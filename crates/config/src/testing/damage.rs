@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-/// One of `files` with some bytes replaced by others: nearly right, where most paths are.
+/// One of `files` with some bytes replaced. The result is nearly valid, where most code paths are.
 pub(crate) fn damaged(files: Vec<String>) -> impl Strategy<Value = String> {
     let junk = prop_oneof![
         "[\\PC]{0,8}",

@@ -11,7 +11,7 @@ use crate::item::{Item, ItemKind};
 pub const GATEWAY: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n\
     rate = { up = \"1 Gbit/s\", down = \"1 Gbit/s\" }\n\n";
 
-/// Random valid sets, with most of the fields there are. Two sets that differ say different fields.
+/// Random valid sets with most of the existing fields. Two different sets have different fields.
 ///
 /// # Panics
 ///
@@ -27,7 +27,8 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
         };
         let (class_names, trunk_names) = (names("k", classes.len()), names("trunk", trunks.len()));
         for ((mut fields, parent), name) in classes.into_iter().zip(&class_names) {
-            // Class `k-0` may have parts, so no policy names it. Its guarantee is the sum of theirs.
+            // Class `k-0` may have subclasses, so no policy names it. Its guarantee is the sum of
+            // theirs.
             if name == "k-0" {
                 fields.remove("guarantee");
             } else if parent.index(3) == 0 {
@@ -68,7 +69,7 @@ fn set(fields: &mut Table, key: &str, value: impl Into<Value>) {
     fields.insert(key.to_owned(), value.into());
 }
 
-/// A field that is there three times in five.
+/// A field that is present with probability 3/5.
 fn maybe<S>(key: &'static str, value: S) -> BoxedStrategy<Option<(String, Value)>>
 where
     S: Strategy + 'static,
@@ -81,7 +82,7 @@ fn table(fields: Vec<BoxedStrategy<Option<(String, Value)>>>) -> impl Strategy<V
     fields.prop_map(|fields| fields.into_iter().flatten().collect())
 }
 
-/// One of some values written in TOML.
+/// One of these values in TOML notation.
 fn written(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     select(values).prop_map(|text| {
         let document: Table = toml::from_str(&format!("value = {text}")).expect("valid TOML");
@@ -230,7 +231,7 @@ fn filter() -> impl Strategy<Value = Table> {
             2 if !ports => set(&mut filter, "protocol", 47),
             _ => {}
         }
-        // A filter without fields is the same as none.
+        // A filter without fields is equivalent to no filter.
         if filter.is_empty() {
             set(&mut filter, "direction", "up");
         }
@@ -273,12 +274,12 @@ fn allocation() -> impl Strategy<Value = Value> {
 
 /// A quantity in its base unit.
 fn quantity(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = String> {
-    // Some of these numbers can be written in larger units without a fraction.
+    // Some of these numbers have a spelling in a larger unit without a fraction.
     let rounded = (range.clone(), select(&[1u64, 1_000, 4_000][..]));
     rounded.prop_map(move |(number, step)| format!("{} {unit}", (number / step * step).max(step)))
 }
 
-/// A quantity for both directions, for one, or for each its own.
+/// A quantity for both directions, for one direction, or a different one for each.
 fn each_way(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = Value> {
     let one = || quantity(unit, range.clone());
     let way =

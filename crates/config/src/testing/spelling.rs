@@ -4,7 +4,8 @@ use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
 
-/// The items of a set in another order and in other spellings, which mean the same. `seed` decides which.
+/// The items of a set in another order and in other spellings with the same meaning. `seed` selects
+/// the spelling.
 #[must_use]
 pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
     let mut random = Draws(seed);
@@ -54,8 +55,8 @@ fn list(value: &mut Value) -> impl Iterator<Item = &mut Vec<Value>> {
     value.as_array_mut().into_iter()
 }
 
-/// A field of a filter: a single value may stand in a list, and the order of a list has no meaning. A VLAN
-/// alone is that of the outermost tag.
+/// A field of a filter. A single value may be written as a list, and the order of a list has no
+/// meaning. A VLAN without `outer` or `inner` is that of the outermost tag.
 fn filter_field(key: &str, value: &mut Value, random: &mut Draws) {
     if key == "direction" || value.is_bool() {
         return;
@@ -77,7 +78,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     values.iter_mut().for_each(|value| name_number(key, value, random));
     random.shuffle(&mut values);
     if values.len() > 1 || random.below(2) == 0 {
-        // A value that is said twice is still the same value.
+        // A repeated value has the same meaning.
         values.extend(values.first().cloned().filter(|_| random.below(3) == 0));
         *value = Value::Array(values);
     } else {
@@ -149,7 +150,7 @@ fn quantities(value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A small source of random numbers: SplitMix64.
+/// A small generator of random numbers: SplitMix64.
 struct Draws(u64);
 
 impl Draws {

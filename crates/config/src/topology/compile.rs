@@ -1,5 +1,4 @@
-//! From what is written to what is built: defaults, and what only shows when tables are seen
-//! together.
+//! Compiles a topology file: fills in defaults, and checks tables against each other.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::{Array, List, one_of};
 use crate::values::number;
 
-/// `file` as what is built; what is wrong goes to `found`.
+/// Compiles `file`; errors go to `found`.
 pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     let raw_hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
     let raw_gateways = rows(file.gateways.as_ref());
@@ -42,7 +41,7 @@ pub(crate) fn rows<T>(field: Option<&Spanned<Array<T>>>) -> &[Spanned<T>] {
     field.map_or(&[], |it| &it.get_ref().0)
 }
 
-/// Complains of what there can be in a simulation, and not in a lab.
+/// Reports features that only the simulator supports, not a lab.
 pub(super) fn fits_lab(file: &raw::File, topology: &Topology, found: &mut Findings) {
     let routers = rows(file.routers.as_ref()).iter().map(|it| (it.span(), "routers"));
     let links = rows(file.links.as_ref()).iter().map(|it| (it.span(), "links between nodes"));
@@ -66,12 +65,12 @@ fn value<T: Copy + Default>(field: Option<&Spanned<T>>) -> T {
     field.map(|it| *it.get_ref()).unwrap_or_default()
 }
 
-/// Longest name: it becomes part of the name of a network namespace.
+/// Maximum length of a name, which becomes part of a network namespace's name.
 const LONGEST_NAME: usize = 32;
 
 const NAMES: &str = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
 
-/// Whether a lab or a host can be called `text`.
+/// Returns `true` if `text` is a valid name for a lab or a host.
 pub(crate) fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(good) && text != ANY
@@ -112,7 +111,7 @@ fn gateways(raw: &[Spanned<raw::Gateway>], found: &mut Findings) -> Vec<Gateway>
     pairs.map(gateway).collect()
 }
 
-/// Complains of a gateway that is behind itself, and takes it from there.
+/// Reports a gateway that is behind itself, and breaks the cycle there.
 fn end_at_network(
     number: usize,
     raw: &[Spanned<raw::Gateway>],
@@ -154,7 +153,7 @@ fn text(name: Option<&Spanned<String>>) -> String {
     name.map(|it| it.get_ref().clone()).unwrap_or_default()
 }
 
-/// Complains of gateways that nothing is behind.
+/// Reports gateways with nothing behind them.
 fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Findings) {
     for (number, gateway) in raw.iter().enumerate() {
         if topology.behind(number).chain(topology.gateways_behind(number)).next().is_none() {
@@ -165,10 +164,10 @@ fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Finding
     }
 }
 
-/// Most hosts of a lab: each is a network namespace.
+/// Maximum number of hosts in a lab, each of which is a network namespace.
 const MOST_IN_LAB: usize = 250;
 
-/// Most hosts there can be: their numbers end the addresses they get by default.
+/// Maximum number of hosts. Their default addresses end with their numbers.
 const MOST_HOSTS: usize = 60_000;
 
 fn hosts(raw: &[Spanned<raw::Host>], gateways: &[Gateway], found: &mut Findings) -> Vec<Host> {
@@ -221,7 +220,7 @@ fn address(
     Some(address)
 }
 
-/// The number of what is called `name`.
+/// The number of the object `name`.
 pub(crate) fn named(
     name: &Spanned<String>,
     names: &[&str],
@@ -237,7 +236,7 @@ pub(crate) fn named(
     number
 }
 
-/// What stands for every host.
+/// The name that stands for every host.
 const ANY: &str = "any";
 
 fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
@@ -260,7 +259,7 @@ fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
     Route { from, to, link: link(&raw.way.0, &usual, "a route", found) }
 }
 
-/// What a link is like, as `otherwise` where nothing is written; `what` it is called.
+/// The properties of a link, with `otherwise` for missing fields. `what` is its name in messages.
 pub(crate) fn link(
     raw: &raw::Way,
     otherwise: &LinkConfig,
@@ -273,7 +272,7 @@ pub(crate) fn link(
         found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message).help(help));
     }
     let rate = raw.rate.as_ref().map(|it| *it.get_ref()).or(otherwise.rate);
-    // A rate that cannot be read has been complained of.
+    // An invalid rate has already been reported.
     if let (Some(queue), None, false) = (&raw.queue, rate, found.has_errors()) {
         let message = format!("nothing ever waits for {what} without a rate");
         let help = "add a rate, or leave the queue out";
@@ -292,7 +291,7 @@ pub(crate) fn link(
     }
 }
 
-/// Warns of routes that no packet can ever take, and of pairs of hosts without a route.
+/// Warns of routes that no packet can take, and of pairs of hosts without a route.
 fn unreachable(raw: &[Spanned<raw::Route>], topology: &Topology, found: &mut Findings) {
     let Topology { routes, hosts, .. } = topology;
     let sites: Vec<_> = (0..hosts.len()).map(|host| topology.outermost(host)).collect();

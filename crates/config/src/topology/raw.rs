@@ -1,4 +1,4 @@
-//! The topology file as it is written: which tables there are, and what may stand in them.
+//! The tables of a topology file, with the fields as written.
 
 use serde_json::{Value, json};
 use tidegate_core::Rate;
@@ -125,12 +125,12 @@ impl File {
     }
 }
 
-/// What is different on the way back.
+/// The properties of the reverse direction of a link.
 #[derive(Clone, Debug)]
 pub(crate) enum Back {
-    /// There is no way back.
+    /// The link has no reverse direction.
     None,
-    /// These fields differ.
+    /// These fields differ from the forward direction.
     Differs(Box<Way>),
 }
 

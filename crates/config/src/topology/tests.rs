@@ -1,4 +1,4 @@
-//! What becomes of topology files, good and bad.
+//! Valid and invalid topology files.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_site_behind_a_gateway_is_one_port_of_the_network() {
     );
 }
 
-/// `alice` is behind `floor`, which is behind `edge` as `bob` is.
+/// `alice` is behind `floor`; `floor` and `bob` are behind `edge`.
 const CHAIN: &str = r#"
     [[host]]
     name = "server"
@@ -93,8 +93,8 @@ const CHAIN: &str = r#"
     to = "server"
 "#;
 
-/// Kills: a port for each gateway; a network that knows only hosts right behind its gateways; a route that is
-/// missed between hosts of one site.
+/// Kills: a port for each gateway. A network that knows only hosts directly behind its gateways. A
+/// warning of a missing route between hosts of one site.
 #[test]
 fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind_them() {
     let (topology, found) = parse("site.toml", CHAIN);
@@ -138,7 +138,7 @@ fn every_example_is_accepted_without_a_word() {
     assert!(count > 0);
 }
 
-/// Each mistake, the code of what is said about it, and the words that are marked.
+/// Each mistake, the code of the finding, and the marked text.
 #[test]
 fn mistakes_are_found_where_they_are() {
     let change = |from: &str, to: &str| SITE.replacen(from, to, 1);

@@ -98,20 +98,20 @@ impl FlowTable {
         }
         let key = Key::of(packet, direction, tunnel);
         let [vlan, _] = key.vlans;
-        self.find_in(self.list(&key, vlan), &key, direction)
+        self.find_in(self.list(&key, vlan), |flow| *flow == key)
     }
 
     #[inline(never)]
     fn find_joined(&self, packet: &Packet, tunnel: u32, direction: Direction) -> Option<FlowId> {
         let key = Key::of(packet, direction, tunnel);
-        self.find_in(self.list(&key, JOINED), &key, direction)
+        self.find_in(self.list(&key, JOINED), |flow| flow.has(&key, direction))
     }
 
     #[inline]
-    fn find_in(&self, list: usize, key: &Key, direction: Direction) -> Option<FlowId> {
+    fn find_in(&self, list: usize, is: impl Fn(&Key) -> bool) -> Option<FlowId> {
         let mut at = self.heads[list];
         while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
-            if flow.key.has(key, direction) {
+            if is(&flow.key) {
                 return Some(FlowId(at));
             }
             at = *next;

@@ -1,11 +1,14 @@
-//! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not delay the others.
+//! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not
+//! delay the others.
 //!
-//! The kernel returns the same error for a full queue and for a frame that it never sends. After it has refused the
-//! first frame, the queue offers the first frames of a few other flows. If the kernel refuses these too, its queue is
-//! full: all frames wait, and their order stays. If it takes one, the refused flows move behind all others.
+//! The kernel returns the same error for a full queue and for a frame that it never sends. After it
+//! has refused the first frame, the queue offers the first frames of a few other flows. If the
+//! kernel refuses these too, its queue is full, so all frames wait in order. If it takes one, the
+//! refused flows move behind all others.
 //!
-//! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the queueing discipline,
-//! a filter of the egress hook or the segmentation in software drops gives ENOBUFS.
+//! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the
+//! queueing discipline, a filter of the egress hook or the segmentation in software drops gives
+//! ENOBUFS.
 
 use std::collections::VecDeque;
 
@@ -109,7 +112,7 @@ pub(super) struct Queue {
 /// The reaction to a refusal.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Offer the frame at this place.
+    /// Offer the frame at this index.
     Offer(usize),
     /// Wait, because the interface has no room.
     Wait,
@@ -135,20 +138,20 @@ impl Queue {
         self.waiting.push_back(frame);
     }
 
-    /// The frame at the place `at`, or all frames if it is the first.
+    /// The frame at index `at`, or all frames if `at` is 0.
     pub(super) fn from(&mut self, at: usize) -> &[Waiting] {
         let all = self.waiting.make_contiguous();
         let end = if at == 0 { all.len() } else { at + 1 };
         all.get(at..end).unwrap_or_default()
     }
 
-    /// Removes the frame at the place `at`, which can never be sent.
+    /// Removes the frame at index `at`, which can never be sent.
     pub(super) fn drop_at(&mut self, at: usize) -> Option<Waiting> {
         self.refused.clear();
         self.waiting.remove(at)
     }
 
-    /// The interface took `n` frames from the place `at` on. They are passed to `sent`.
+    /// The interface accepted `n` frames from index `at` on. They are passed to `sent`.
     pub(super) fn taken(
         &mut self,
         pool: &mut PacketPool,
@@ -184,7 +187,7 @@ impl Queue {
         self.waiting = others;
     }
 
-    /// The interface refused the frame at the place `at`.
+    /// The interface refused the frame at index `at`.
     pub(super) fn refuse(&mut self, pool: &PacketPool, at: usize) -> Next {
         let Some(frame) = self.waiting.get_mut(at) else { return Next::Wait };
         frame.tries += 1;

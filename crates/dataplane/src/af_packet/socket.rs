@@ -1,4 +1,4 @@
-//! The packet socket: many frames per system call, each with what the kernel knows beside it.
+//! The packet socket: many frames per system call, each with the kernel's metadata.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -14,23 +14,23 @@ use crate::interface::{check, open};
 use crate::memory::PacketMemory;
 use crate::vnet::VnetHeader;
 
-/// What was received beside the bytes of a frame.
+/// A received frame: its length, and the kernel's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrival {
-    /// Bytes of it in the buffer.
+    /// Bytes of the frame in the buffer.
     pub(super) len: u32,
-    /// There were more.
+    /// The frame was longer than the buffer.
     pub(super) truncated: bool,
-    /// What is still to be done to it.
+    /// Work that remains to be done on the frame.
     pub(super) vnet: VnetHeader,
-    /// The VLAN tag the kernel took out of it.
+    /// The VLAN tag that the kernel took out of the frame.
     pub(super) tag: Option<VlanTag>,
 }
 
-/// What the port needs of a socket; a fake one in tests.
+/// The socket operations that the port uses. Tests have a fake implementation.
 pub(super) trait Socket {
-    /// Receives at most one frame into each of `into`, `headroom` bytes from the start of its
-    /// buffer, and appends what was received to `arrivals`; never waits.
+    /// Receives at most one frame into the buffer of each packet of `into`, `headroom` bytes after
+    /// its start. Appends the metadata to `arrivals`. Never waits.
     fn receive(
         &self,
         memory: &PacketMemory,
@@ -39,13 +39,13 @@ pub(super) trait Socket {
         arrivals: &mut Vec<Arrival>,
     ) -> io::Result<()>;
 
-    /// Receives up to a batch of frames into nowhere; says how many.
+    /// Receives up to a batch of frames and discards them; returns their number.
     fn discard(&self) -> io::Result<usize>;
 
-    /// Sends `frames` in order; says how many it took.
+    /// Sends `frames` in order; returns the number of accepted frames.
     fn send(&self, memory: &PacketMemory, frames: &[Waiting]) -> io::Result<usize>;
 
-    /// Frames lost for lack of room since this was last asked.
+    /// Frames lost for lack of room since the last call.
     fn overflows(&self) -> u64;
 }
 
@@ -53,24 +53,25 @@ pub(super) trait Socket {
 #[derive(Debug)]
 pub(super) struct PacketSocket(OwnedFd);
 
-/// Room for what the kernel says beside one frame.
+/// Buffer for the control messages of one frame.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL]);
 
 const CONTROL: usize = 64;
 
-/// How much the kernel may keep for us: a few full batches of super-packets.
+/// Receive buffer in the kernel: a few full batches of super-packets.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 
 #[expect(clippy::as_conversions, reason = "the constant fits 16 bits; in network byte order")]
 const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
 impl PacketSocket {
-    /// A socket that receives all frames arriving at interface `index`, whoever they are for.
+    /// A socket that receives all frames arriving at interface `index`, whatever their destination.
     ///
-    /// It is bound last, so that it never holds a frame of another interface. The queueing
-    /// discipline of the interface is not bypassed: that would lose super-packets it cannot cut.
+    /// It is bound last, so it never holds a frame of another interface. Frames pass the queueing
+    /// discipline of the interface. Bypassing it would lose the super-packets that the driver
+    /// cannot split.
     pub(super) fn open(index: u32) -> io::Result<Self> {
         let socket = Self(open(libc::AF_PACKET, libc::SOCK_RAW, 0)?);
         for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
@@ -116,7 +117,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// `recvmmsg` or `sendmmsg` by its result: the number of messages.
+    /// Converts the result of `recvmmsg` or `sendmmsg` to the number of messages.
     fn messages(result: i32) -> io::Result<usize> {
         check(result).map(|n| usize::try_from(n).unwrap_or(0))
     }
@@ -184,7 +185,7 @@ fn len_of<T>(value: &T) -> libc::socklen_t {
     libc::socklen_t::try_from(size_of_val(value)).unwrap_or(0)
 }
 
-/// The headers of a batch of messages, each a [`VnetHeader`] and a frame.
+/// The structures for a batch of messages, each with a [`VnetHeader`] and a frame.
 struct Batch {
     vnet: [VnetHeader; BATCH],
     parts: [[libc::iovec; 2]; BATCH],
@@ -199,18 +200,19 @@ impl Batch {
             vnet: [VnetHeader::default(); BATCH],
             parts: [[nothing; 2]; BATCH],
             controls: [MaybeUninit::uninit(); BATCH],
-            // SAFETY: an mmsghdr is plain data, and all zeroes is one without name, parts, control.
+            // SAFETY: an mmsghdr is plain data; all zeroes is valid, without name, parts and
+            // control.
             messages: unsafe { mem::zeroed() },
         }
     }
 
-    /// Makes message `n` one of the `len` bytes at `start`.
+    /// Sets message `n` to the `len` bytes at `start`.
     fn frame(&mut self, n: usize, start: *mut u8, len: usize, vnet: VnetHeader) {
         self.vnet[n] = vnet;
         self.parts[n][1] = libc::iovec { iov_base: start.cast(), iov_len: len };
     }
 
-    /// Points the messages at their parts: last, because this must not move afterwards.
+    /// Sets the pointers of the messages to their parts. Afterwards `self` must not move.
     fn link(&mut self, n: usize, control: usize) {
         let all = self.vnet.iter_mut().zip(&mut self.parts).zip(&mut self.controls);
         for (message, ((vnet, parts), room)) in self.messages.iter_mut().zip(all).take(n) {
@@ -244,7 +246,7 @@ impl Batch {
         PacketSocket::messages(unsafe { libc::sendmmsg(fd, messages, count, libc::MSG_DONTWAIT) })
     }
 
-    /// What message `n` says, once received.
+    /// The metadata of received message `n`.
     fn arrival(&self, n: usize) -> Arrival {
         let message = &self.messages[n];
         let header = u32::try_from(VnetHeader::LEN).unwrap_or(0);

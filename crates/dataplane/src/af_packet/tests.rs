@@ -1,4 +1,4 @@
-//! The port over a socket that answers what the test wants.
+//! The port over a socket with scripted answers.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,16 +18,16 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::Refusal;
 use crate::vnet::VnetHeader;
 
-/// A socket whose answers are laid out in advance; without one it has nothing, and takes anything.
+/// A socket with scripted answers. Without one it receives nothing and accepts everything.
 #[derive(Default)]
 struct Fake {
-    /// What arrives, by system call: frames of the bytes 0, 1, 2 and so on, or an error number.
+    /// Frames to receive, by system call: bytes 0, 1, 2 and so on, or an error number.
     arriving: RefCell<VecDeque<Result<Vec<Arrival>, i32>>>,
-    /// What becomes of the calls to send: most frames it takes, or an error number.
+    /// Results of the calls to send: the maximum number of accepted frames, or an error number.
     sending: RefCell<VecDeque<Result<usize, i32>>>,
-    /// First byte of each frame that was sent.
+    /// First byte of each sent frame.
     sent: RefCell<Vec<u8>>,
-    /// The bytes of each frame that was sent.
+    /// The bytes of each sent frame.
     frames: RefCell<Vec<Vec<u8>>>,
     /// Frames that begin with these bytes are refused, as a filter of the interface does.
     bad: RefCell<Vec<u8>>,
@@ -98,7 +98,7 @@ impl Bench {
         *self.port.socket.sending.borrow_mut() = answers.into_iter().collect();
     }
 
-    /// Hands over frames that begin with 0, 1, 2 and so on.
+    /// Sends frames that begin with 0, 1, 2 and so on.
     fn send(&mut self, frames: u8) {
         for first in 0..frames {
             let packet = self.pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
@@ -109,7 +109,7 @@ impl Bench {
         self.port.flush(&mut self.pool);
     }
 
-    /// Hands over a frame of 60 bytes that begins with `first`, of this flow.
+    /// Sends a frame of 60 bytes that begins with `first`, of flow `flow`.
     fn send_of(&mut self, flow: u16, first: u8) {
         let src = Endpoint::v4([10, 0, 0, 1], flow);
         let key = FlowKey { src, protocol: Protocol::UDP, ..FlowKey::default() };
@@ -119,7 +119,7 @@ impl Bench {
         self.port.send(&mut self.pool, packet);
     }
 
-    /// Hands over a super-packet with segments of this size, its transport header at `transport`.
+    /// Sends a super-packet with segments of this size and its transport header at `transport`.
     fn send_super(&mut self, frame: &[u8], size: u16, transport: u16) {
         let packet = self.pool.reserve().unwrap();
         let (flags, csum_offset) = (1, 16);
@@ -169,8 +169,8 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
 
 /// The frames of eight flows are refused, and the ninth flow does not wait for them.
 ///
-/// Kills: a refused frame that stays the first until it is dropped; fewer probes than refused flows; a queue that
-/// refused frames fill.
+/// Kills: a refused frame that stays first until it is dropped; fewer probes than refused flows; a
+/// queue filled by refused frames.
 #[test]
 fn flows_the_interface_refuses_stop_no_other() {
     let mut bench = Bench::new(256);
@@ -193,7 +193,7 @@ fn flows_the_interface_refuses_stop_no_other() {
     assert_eq!((refused.len, bench.pool.in_use(), bench.port.outgoing.len()), (60, 0, 0));
 }
 
-/// Kills: a frame dropped, or its flow moved back, although nothing was taken after it.
+/// Kills: a frame dropped, or its flow moved back, although the kernel took no frame after it.
 #[test]
 fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     let mut bench = Bench::new(64);
@@ -201,7 +201,7 @@ fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     for first in 0..24 {
         bench.send_of(u16::from(first % 12), first);
     }
-    // Each look offers the frames of nine flows at most.
+    // Each flush offers the frames of at most nine flows.
     for _ in 0..20 {
         bench.port.flush(&mut bench.pool);
     }
@@ -212,7 +212,7 @@ fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     assert_eq!(bench.port.counters().drops.total(), 0);
 }
 
-/// Kills: a super-packet of a tunnel given to the kernel; its pieces in another order than it came in.
+/// Kills: a super-packet of a tunnel passed to the kernel; its pieces sent out of order.
 #[test]
 fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     let mut bench = Bench::new(16);
@@ -236,7 +236,7 @@ fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     assert_eq!((counters.sent, counters.split, bench.pool.in_use()), (7, 1, 0));
 }
 
-/// Kills: a super-packet that cannot be split given to the kernel whole, or not named.
+/// Kills: a super-packet that cannot be split passed to the kernel whole, or not reported.
 #[test]
 fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     let mut bench = Bench::new(16);
@@ -256,7 +256,8 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     assert_eq!(bench.pool.in_use(), 0);
 }
 
-/// Kills: the kernel left to complete it, which puts a sum of 16 bits into the first half of the field.
+/// Kills: the checksum left to the kernel, which writes a sum of 16 bits into the first half of the
+/// field.
 #[test]
 fn an_sctp_checksum_left_to_the_interface_is_completed() {
     let mut bench = Bench::new(16);
@@ -335,7 +336,7 @@ fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
     assert!(bench.receive().is_none());
     assert_eq!(*bench.port.socket.calls.borrow(), 1);
     let rest: Vec<_> = std::iter::from_fn(|| bench.receive()).collect();
-    // After a whole batch it is asked again, and after its answer not a second time.
+    // The port calls the socket again after a full batch, but not after a partial one.
     assert_eq!((rest.len(), *bench.port.socket.calls.borrow()), (BATCH, 3));
     rest.into_iter().chain([first]).for_each(|packet| bench.pool.release(packet));
 }
@@ -372,13 +373,14 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     bench.pool.release(first);
 }
 
-/// Every frame that arrived during a hang is a copy, stale, or without room in the socket.
+/// Every frame that arrived during a hang is a copy, or stale, or found no room in the socket.
 ///
-/// Kills: copies that count as stale; frames without room that count although they are copies.
+/// Kills: copies counted as stale; lost frames counted although they are copies.
 #[test]
 fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     let cases = [
-        // Copies, frames counted as stale, and as without room. The socket says one is without room.
+        // The number of copies, of frames counted as stale, and of those counted as lost. The
+        // socket reports one lost frame.
         (0, 5, 1),
         (1, 5, 0),
         (3, 3, 0),
@@ -425,9 +427,10 @@ fn what_is_to_be_done_to_a_frame_goes_with_it() {
 }
 
 proptest! {
-    /// Whatever the interface answers, each frame is sent once or dropped once, and in order.
+    /// For any answers of the interface, each frame is sent once or dropped once, in order.
     ///
-    /// Kills: releasing one frame more than was sent; going on after "no room" with the frame behind in its flow.
+    /// Kills: releasing one frame more than was sent; continuing after "no room" with the next
+    /// frame of the same flow.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
         answers in prop::collection::vec(prop_oneof![
@@ -452,10 +455,11 @@ proptest! {
         prop_assert_eq!(bench.pool.in_use(), 0);
     }
 
-    /// Whatever the interface answers and whichever flows it refuses, each frame is sent once or dropped once, and each
-    /// flow stays in order.
+    /// For any answers of the interface and any refused flows, each frame is sent once or dropped
+    /// once, and each flow stays in order.
     ///
-    /// Kills: a refused frame moved without the rest of its flow; the place of an offered frame kept for the next batch.
+    /// Kills: a refused frame moved without the rest of its flow; the index of an offered frame
+    /// kept for the next batch.
     #[test]
     fn each_flow_stays_in_order_whatever_is_refused(
         answers in prop::collection::vec(prop_oneof![
@@ -488,7 +492,7 @@ proptest! {
     }
 }
 
-/// Kills: a frame of zero bytes offered to the kernel.
+/// Kills: a frame of zero bytes passed to the kernel.
 #[test]
 fn a_packet_without_a_frame_is_dropped_and_counted() {
     let mut bench = Bench::new(2);

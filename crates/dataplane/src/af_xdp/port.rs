@@ -17,27 +17,27 @@ use crate::vnet::VnetHeader;
 
 /// A port on AF_XDP sockets.
 ///
-/// Frames are received on every queue, in the order of the queue, and all sent on the first, in the
-/// order they are handed over: what a scheduler put in order stays so.
+/// The port receives on every queue, in the order of each queue. It sends all frames on the first
+/// queue, so the order of the scheduler is kept.
 #[derive(Debug)]
 pub struct AfXdp {
-    /// By receive queue; never empty. The first one sends.
+    /// By receive queue; never empty. The first one also sends.
     sockets: Vec<Socket>,
-    /// All of them to poll for, where there are several.
+    /// A descriptor that polls all sockets, if there are several.
     any: Option<OwnedFd>,
     memory: PacketMemory,
     chunks: Chunks,
-    /// Frames may come whose checksum was left to the hardware, and nothing says of which.
+    /// Frames may have a checksum left to the hardware, without a mark that says so.
     unfinished: bool,
-    /// The queue whose turn it is.
+    /// The queue to receive from next.
     turn: usize,
-    /// Buffers the kernel has, to receive into.
+    /// Buffers lent to the kernel for reception.
     receiving: u32,
     counters: PortCounters,
 }
 
 impl AfXdp {
-    /// `unfinished` says that the other end may leave checksums to the hardware.
+    /// `unfinished`: the other end may leave checksums to the hardware.
     pub(super) fn new(
         sockets: Vec<Socket>,
         memory: PacketMemory,
@@ -57,18 +57,18 @@ impl AfXdp {
         })
     }
 
-    /// How frames get between the interface and the memory.
+    /// The mode of transfer between the interface and the memory.
     #[must_use]
     pub fn copying(&self) -> Copying {
         self.sockets[0].copying()
     }
 
-    /// The socket of each receive queue, in their order.
+    /// The sockets, by receive queue.
     pub(super) fn sockets(&self) -> impl Iterator<Item = &impl AsFd> {
         self.sockets.iter()
     }
 
-    /// Lends free buffers to the kernel, to receive into.
+    /// Lends free buffers to the kernel for reception.
     pub(super) fn refill(&mut self, pool: &mut PacketPool) {
         for socket in &mut self.sockets {
             while socket.fill.room() > 0
@@ -84,7 +84,7 @@ impl AfXdp {
         }
     }
 
-    /// The next frame of any queue, and the packet whose buffer it is in.
+    /// The next frame of any queue, with the packet that owns its buffer.
     fn arrival(&mut self, pool: &PacketPool) -> Option<(PacketId, libc::xdp_desc)> {
         let queues = self.sockets.len();
         for _ in 0..queues {
@@ -102,9 +102,9 @@ impl AfXdp {
         None
     }
 
-    /// Sends until the ring is empty or the interface takes no more for now.
+    /// Sends until the ring is empty, or the interface accepts no more for now.
     ///
-    /// The kernel takes 32 frames a system call in copy mode unless told otherwise.
+    /// In copy mode, the kernel sends 32 frames per system call by default.
     fn transmit(&mut self, pool: &mut PacketPool) {
         let Some(socket) = self.sockets.first_mut() else { return };
         let Some(tx) = &socket.tx else { return };
@@ -211,10 +211,11 @@ impl Port for AfXdp {
     }
 }
 
-/// How the kernel tells buffers: by the address of a byte in them, from where the first begins.
+/// Maps buffer addresses to buffers. The kernel names a buffer by the address of any byte in it,
+/// relative to the first buffer.
 #[derive(Clone, Copy, Debug)]
 struct Chunks {
-    /// Binary logarithm of the size of one.
+    /// Binary logarithm of the buffer size.
     shift: u32,
     count: u32,
 }
@@ -233,14 +234,14 @@ impl Chunks {
         u32::try_from(address & ((1 << self.shift) - 1)).unwrap_or(0)
     }
 
-    /// The packet that was lent with the buffer `address` is in.
+    /// The packet that was lent with the buffer around `address`.
     fn packet(self, pool: &PacketPool, address: u64) -> Option<PacketId> {
         let number = u32::try_from(address >> self.shift).ok()?;
         if number < self.count { pool.take_back(number) } else { None }
     }
 }
 
-/// Frees the buffers of what has been sent.
+/// Frees the buffers of sent frames.
 fn reap(completion: &mut Consumer<u64>, chunks: Chunks, pool: &mut PacketPool) {
     while let Some(sent) = completion.pop() {
         if let Some(packet) = chunks.packet(pool, sent) {
@@ -250,16 +251,16 @@ fn reap(completion: &mut Consumer<u64>, chunks: Chunks, pool: &mut PacketPool) {
     completion.release();
 }
 
-/// Something to poll that is ready when any of `sockets` is.
+/// A descriptor that becomes ready when any of `sockets` does.
 fn poll_any(sockets: &[Socket]) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let any = unsafe { OwnedFd::from_raw_fd(fd) };
     for socket in sockets {
         let mut event = libc::epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: 0 };
         let socket = socket.as_fd().as_raw_fd();
-        // SAFETY: `event` is a whole event, read during the call only.
+        // SAFETY: `event` is a whole event; the kernel reads it only during the call.
         let added = unsafe {
             libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &raw mut event)
         };

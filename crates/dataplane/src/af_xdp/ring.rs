@@ -1,6 +1,7 @@
 //! The rings an AF_XDP socket shares with the kernel: one side produces, the other consumes.
 //!
-//! Positions count entries since the ring was made and wrap at 2^32; a ring holds a power of two.
+//! Positions count entries since the creation of the ring and wrap at 2^32. The size of a ring is a
+//! power of two.
 //! Source: Linux `Documentation/networking/af_xdp.rst`, "Rings"; `net/xdp/xsk_queue.h` for the
 //! order of loads and stores.
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::mapping::Mapping;
 use crate::memory::index;
 
-/// Where the kernel put a ring, and how much it holds.
+/// A ring in shared memory: its pointers and its size.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     producer: NonNull<AtomicU32>,
@@ -21,7 +22,7 @@ pub(super) struct Ring<T> {
     flags: NonNull<AtomicU32>,
     entries: NonNull<T>,
     size: u32,
-    /// What the pointers point into.
+    /// The memory that the pointers point into.
     _mapping: Rc<Mapping>,
 }
 
@@ -29,9 +30,9 @@ pub(super) struct Ring<T> {
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Where the next entry goes.
+    /// Position of the next entry.
     next: u32,
-    /// The consumer's position when last looked at.
+    /// The consumer's position when it was last read.
     consumed: Cell<u32>,
 }
 
@@ -39,18 +40,18 @@ pub(super) struct Producer<T> {
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
-    /// Where the next entry is.
+    /// Position of the next entry.
     next: u32,
-    /// The producer's position when last looked at.
+    /// The producer's position when it was last read.
     produced: u32,
 }
 
 impl<T: Copy> Ring<T> {
-    /// The ring of `size` entries that the kernel says is at `offsets` of `mapping`.
+    /// The ring of `size` entries at `offsets` of `mapping`, as reported by the kernel.
     ///
     /// # Errors
     ///
-    /// If it cannot be there, or `size` is not a power of two.
+    /// If the ring exceeds the mapping, or `size` is not a power of two.
     pub(super) fn new(
         mapping: Rc<Mapping>,
         offsets: &libc::xdp_ring_offset,
@@ -71,8 +72,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: `new` checked that it lies in the mapping, which lives as long as `self`; the
-        // kernel too writes it only atomically.
+        // SAFETY: `new` checked that it lies in the mapping, which lives as long as `self`. The
+        // kernel also writes it only atomically.
         unsafe { self.producer.as_ref() }
     }
 
@@ -81,7 +82,7 @@ impl<T: Copy> Ring<T> {
         unsafe { self.consumer.as_ref() }
     }
 
-    /// The kernel sleeps on this ring and wants a system call to go on.
+    /// The kernel sleeps on this ring and needs a system call to continue.
     fn needs_wakeup(&self) -> bool {
         // SAFETY: as in `producer`.
         let flags = unsafe { self.flags.as_ref() }.load(Ordering::Relaxed);
@@ -89,8 +90,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn entry(&self, position: u32) -> NonNull<T> {
-        // SAFETY: the masked position is below `size`, and `new` checked that so many entries lie in
-        // the mapping.
+        // SAFETY: the masked position is below `size`, and `new` checked that the mapping holds
+        // `size` entries.
         unsafe { self.entries.add(index(position & (self.size - 1))) }
     }
 }
@@ -102,7 +103,7 @@ impl<T: Copy> Producer<T> {
         Self { ring, next, consumed }
     }
 
-    /// Entries there is room for; looks again only when there was none.
+    /// Free entries. Reads the consumer's position only if there were none.
     pub(super) fn room(&self) -> u32 {
         let room = || self.ring.size.saturating_sub(self.next.wrapping_sub(self.consumed.get()));
         if room() == 0 {
@@ -111,30 +112,31 @@ impl<T: Copy> Producer<T> {
         room()
     }
 
-    /// Puts `entry` into the ring, unseen until [`publish`](Self::publish); says whether there was
-    /// room.
+    /// Writes `entry` into the ring; the other side sees it after [`publish`](Self::publish).
+    /// Returns `false` if the ring is full.
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.room() == 0 {
             return false;
         }
-        // SAFETY: the entry is in the mapping, and with room it is ours to write until published.
+        // SAFETY: the entry is in the mapping. As the ring is not full, only this side uses the
+        // entry until it is published.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
     }
 
-    /// Shows the other side what was pushed.
+    /// Makes the pushed entries visible to the other side.
     pub(super) fn publish(&self) {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Entries the other side has not consumed yet.
+    /// Entries that the other side has not consumed yet.
     pub(super) fn pending(&self) -> u32 {
         self.consumed.set(self.ring.consumer().load(Ordering::Acquire));
         self.next.wrapping_sub(self.consumed.get())
     }
 
-    /// The kernel sleeps on this ring and wants a system call to go on.
+    /// The kernel sleeps on this ring and needs a system call to continue.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
@@ -146,7 +148,7 @@ impl<T: Copy> Consumer<T> {
         Self { ring, next, produced: next }
     }
 
-    /// Takes the oldest entry.
+    /// Removes and returns the oldest entry.
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.next == self.produced {
             self.produced = self.ring.producer().load(Ordering::Acquire);
@@ -155,13 +157,13 @@ impl<T: Copy> Consumer<T> {
             }
         }
         // SAFETY: the entry is in the mapping and was published by the other side, which does not
-        // touch it until released.
+        // access it until it is released.
         let entry = unsafe { self.ring.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         Some(entry)
     }
 
-    /// Gives the other side the room of what was popped.
+    /// Returns the popped entries to the other side for reuse.
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.next, Ordering::Release);
     }
@@ -176,7 +178,7 @@ mod tests {
     const OFFSETS: libc::xdp_ring_offset =
         libc::xdp_ring_offset { producer: 0, consumer: 64, desc: 192, flags: 128 };
 
-    /// Both sides of a ring of `size` whose positions stand at `start`.
+    /// Both sides of a ring of `size` entries whose positions begin at `start`.
     fn ends(size: u32, start: u32) -> (Producer<u64>, Consumer<u64>) {
         let mapping = Rc::new(Mapping::anonymous(4_096).unwrap());
         let ring = || Ring::new(Rc::clone(&mapping), &OFFSETS, size).unwrap();
@@ -215,7 +217,7 @@ mod tests {
         assert!(Ring::<u64>::new(mapping(), &odd, 4).is_err());
     }
 
-    /// Starts so near the wrap that most runs cross it, with bursts up to the whole ring.
+    /// Start positions near the wrap, so most runs cross it, with bursts up to the whole ring.
     fn schedules() -> impl Strategy<Value = (u32, u32, Vec<(u32, u32)>)> {
         let bursts = prop::collection::vec((0u32..=16, 0u32..=16), 1..40);
         (1u32..=4, 0u32..64, bursts)
@@ -223,8 +225,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is pushed comes out once and in order, at most `size` of it inside, across the wrap
-        /// of the positions.
+        /// Pushed entries come out once and in order, also across the wrap of the positions. The
+        /// ring never holds more than `size` entries.
         ///
         /// Kills `next - consumed` for `wrapping_sub`, and a mask of `size` for `size - 1`.
         #[test]

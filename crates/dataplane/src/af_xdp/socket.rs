@@ -1,4 +1,4 @@
-//! An AF_XDP socket of one receive queue: system calls, and nothing that decides.
+//! An AF_XDP socket of one receive queue: system calls without policy.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`.
 
@@ -12,48 +12,49 @@ use crate::interface::{check, open};
 use crate::mapping::Mapping;
 use crate::memory::{PacketMemory, index};
 
-/// Most frames the kernel sends in one system call, where it lets us choose (Linux 6.17).
+/// Maximum number of frames that the kernel sends in one system call, if it can be set (Linux
+/// 6.17).
 const TX_BUDGET: u32 = 1_024;
 
 /// Not in `libc` yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// Bytes the kernel may hold for us on the way out; the default is about 100 frames.
+/// Bytes that the kernel may hold for sending; the default is about 100 frames.
 const SEND_BUFFER: libc::c_int = 1 << 24;
 
-/// A bound socket and its rings, over the memory all sockets of a machine share.
+/// A bound socket and its rings, over the memory shared by all sockets of a machine.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// What arrived.
+    /// Received frames.
     pub(super) rx: Consumer<libc::xdp_desc>,
-    /// What to send, on the one queue of a port that sends.
+    /// Frames to send; only the sending queue of a port has this ring.
     pub(super) tx: Option<Producer<libc::xdp_desc>>,
-    /// Buffers to receive into, by their address.
+    /// Buffers for reception, by address.
     pub(super) fill: Producer<u64>,
-    /// Buffers that have been sent.
+    /// Buffers of sent frames.
     pub(super) completion: Consumer<u64>,
 }
 
-/// How frames get between the interface and the memory.
+/// The mode of transfer between an interface and the memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Copying {
-    /// The interface reads and writes the memory itself.
+    /// The interface accesses the memory itself.
     ZeroCopy,
-    /// The kernel copies.
+    /// The kernel copies frames.
     Copy,
 }
 
-/// Which memory a socket uses.
+/// The memory of a socket.
 #[derive(Clone, Copy)]
 pub(super) enum Umem<'a> {
-    /// This one, which it registers.
+    /// The socket registers this memory.
     Register(&'a PacketMemory, Copying),
-    /// That of another socket.
+    /// The socket shares the memory of another socket.
     Share(BorrowedFd<'a>),
 }
 
-/// Where a socket belongs, and how much its rings hold.
+/// The queue of a socket, and the size of its rings.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) interface: u32,
@@ -63,7 +64,7 @@ pub(super) struct Place {
 }
 
 impl Socket {
-    /// A socket bound to its queue. Frames reach it once an XDP program sends them here.
+    /// A socket bound to its queue. It receives frames once an XDP program redirects them to it.
     pub(super) fn bind(place: Place, umem: Umem<'_>) -> io::Result<Self> {
         let fd = open(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         if let Umem::Register(memory, _) = umem {
@@ -81,7 +82,7 @@ impl Socket {
         let tx = ring(fd.as_fd(), libc::XDP_PGOFF_TX_RING, &at.tx, size);
         let fill = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_FILL_RING)?, &at.fr, size)?;
         let done = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_COMPLETION_RING)?, &at.cr, size)?;
-        // Neither is needed: without them more system calls are.
+        // Both are optional: without them, sending needs more system calls.
         let _ = set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         let _ = set(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &TX_BUDGET);
         bind(fd.as_fd(), place, umem)?;
@@ -94,24 +95,25 @@ impl Socket {
         })
     }
 
-    /// Asks the kernel to send what is in the ring; it may take some and ask to be asked again.
+    /// Tells the kernel to send the frames in the ring. It may send only a part, and return an
+    /// error to be called again.
     pub(super) fn kick_tx(&self) -> io::Result<()> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: sends no bytes from here, so the null pointers are not followed.
+        // SAFETY: with a length of zero, the kernel does not access the null pointers.
         let sent = unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Tells an interface that ran out of buffers that there are some again.
+    /// Tells an interface that ran out of buffers that new ones are available.
     pub(super) fn kick_rx(&self) {
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: receives no bytes here, so the null pointers are not followed.
+        // SAFETY: with a length of zero, the kernel does not access the null pointers.
         unsafe {
             libc::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut());
         }
     }
 
-    /// Whether the interface reads and writes the memory itself.
+    /// The mode of transfer, as reported by the kernel.
     pub(super) fn copying(&self) -> Copying {
         let mut options = libc::xdp_options { flags: 0 };
         match get(self.fd.as_fd(), libc::XDP_OPTIONS, &mut options) {
@@ -120,7 +122,7 @@ impl Socket {
         }
     }
 
-    /// Frames the kernel had for this socket and had to drop.
+    /// Frames for this socket that the kernel had to drop.
     pub(super) fn overflows(&self) -> u64 {
         let mut seen = libc::xdp_statistics {
             rx_dropped: 0,
@@ -158,7 +160,7 @@ fn register(fd: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
 
 fn bind(fd: BorrowedFd<'_>, place: Place, umem: Umem<'_>) -> io::Result<()> {
     let (flags, shared) = match umem {
-        // Neither flag: zero-copy if the driver can, else copying.
+        // Neither flag: zero-copy if the driver supports it, else copying.
         Umem::Register(_, Copying::ZeroCopy) => (libc::XDP_USE_NEED_WAKEUP, 0),
         Umem::Register(_, Copying::Copy) => (libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY, 0),
         Umem::Share(other) => (libc::XDP_SHARED_UMEM, other.as_raw_fd().unsigned_abs()),
@@ -177,7 +179,7 @@ fn bind(fd: BorrowedFd<'_>, place: Place, umem: Umem<'_>) -> io::Result<()> {
     check(bound).map(drop)
 }
 
-/// Maps one ring of `size` entries; `entry` says of what.
+/// Maps one ring of `size` entries of type `entry`.
 fn ring<T: Copy>(
     fd: BorrowedFd<'_>,
     page: libc::off_t,
@@ -201,7 +203,7 @@ fn offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     Ok(offsets)
 }
 
-/// Plain data the kernel knows by the name of an option.
+/// Plain data for a socket option.
 trait Plain {}
 impl Plain for u32 {}
 impl Plain for libc::c_int {}
@@ -212,14 +214,14 @@ impl Plain for libc::xdp_statistics {}
 
 fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
     let (fd, value) = (fd.as_raw_fd(), (&raw const *value).cast());
-    // SAFETY: `value` points to a whole, plain T, and the kernel is told its length.
+    // SAFETY: `value` points to a whole, plain T, and its length is passed to the kernel.
     check(unsafe { libc::setsockopt(fd, level, option, value, len_of::<T>()) }).map(drop)
 }
 
 fn get<T: Plain>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::Result<()> {
     let (mut len, value) = (len_of::<T>(), (&raw mut *value).cast());
-    // SAFETY: `value` points to a whole, plain T; the kernel writes at most its length, and any bits
-    // make a T.
+    // SAFETY: `value` points to a whole, plain T. The kernel writes at most its length, and any
+    // bits are a valid T.
     check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, value, &raw mut len) })
         .map(drop)
 }

@@ -31,7 +31,7 @@ enum Kind {
     Foreign(String),
     /// A program of the gateway has been detached.
     Missing(&'static str),
-    /// The kernel does not say which programs are there.
+    /// The kernel does not list the programs.
     Unseen(String),
 }
 
@@ -40,8 +40,8 @@ impl Guard {
         Self(ports)
     }
 
-    /// Looks at all ports. Detaches programs that a dead gateway left there; returns what it cannot
-    /// mend. Of a port that it cannot look at, the troubles of `before`, the last look, stay.
+    /// Checks all ports. Detaches programs of dead gateways, and returns the remaining troubles. If
+    /// a port cannot be checked, its troubles in `before`, the result of the last check, remain.
     #[must_use]
     pub fn look(&self, before: &[Trouble]) -> Vec<Trouble> {
         let look = |port: &Guarded| port.look(Survey::of(&port.interface), before);
@@ -57,7 +57,7 @@ impl Guarded {
     fn look(&self, survey: io::Result<Survey>, before: &[Trouble]) -> Vec<Trouble> {
         let survey = match survey {
             Ok(survey) => survey,
-            // `Watch` reports an interface that is gone.
+            // `Watch` reports an interface that no longer exists.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 return Vec::new();
             }
@@ -85,7 +85,7 @@ impl Guarded {
         troubles
     }
 
-    /// The troubles that were seen `before`, and that nothing can be seen now.
+    /// The troubles of this port in `before`, plus the failure of this check.
     fn unseen(&self, error: &io::Error, before: &[Trouble]) -> Vec<Trouble> {
         let seen = |it: &&Trouble| {
             it.interface == self.interface.name() && !matches!(it.kind, Kind::Unseen(_))
@@ -128,7 +128,7 @@ impl fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Kills: a look that fails and so ends an alarm; one that is silent about it; an alarm twice.
+    /// Kills: a failed check that ends an alarm, or that is not reported; an alarm reported twice.
     #[test]
     fn a_look_that_fails_keeps_the_troubles_of_its_port_and_is_one_itself() {
         let port = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);

@@ -3,7 +3,7 @@
 /// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
-/// The deadline by which a gateway requests bypass while it starts, ends, or is stopped.
+/// The deadline by which a gateway requests bypass while it starts, ends, or is switched off.
 pub(super) const TOLD_TO_PASS: u64 = 0;
 
 /// The deadline by which a gateway requests bypass while it has nothing to manage.
@@ -28,7 +28,7 @@ impl FrameCount {
 /// Frames of one port that bypassed the gateway since the port first had fail-to-wire, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
-    /// Bypassed at the gateway's request: during its start and end, and while it was stopped.
+    /// Bypassed at the gateway's request: during its start and end, and while it was switched off.
     pub told: FrameCount,
     /// Bypassed because the heartbeat had timed out.
     pub silent: FrameCount,

@@ -119,13 +119,14 @@ mod tests {
 
     /// A file in memory in place of a map.
     fn map_of(words: &[u64]) -> File {
-        // SAFETY: the name ends in a zero, and nobody else has the new file descriptor.
+        // SAFETY: the name ends in a zero, and nothing else owns the new file descriptor.
         let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"life".as_ptr(), 0)) };
         words.iter().for_each(|word| file.write_all(&word.to_ne_bytes()).unwrap());
         file
     }
 
-    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames taken for bytes.
+    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames,
+    /// taken for bytes.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {
         let frames = |frames| FrameCount { frames, bytes: 0 };

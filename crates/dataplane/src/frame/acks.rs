@@ -1,4 +1,4 @@
-//! ACKs that are held and made again, as frames: through a whole gateway, byte for byte.
+//! Frames of ACKs that are held and rebuilt: byte for byte, through a whole gateway.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::vnet::VnetHeader;
 
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
 
-/// A port between two lists of frames.
+/// A port with a list of frames to receive and a list of sent frames.
 struct Shelf {
     memory: PacketMemory,
     arriving: Frames,
@@ -74,7 +74,7 @@ impl Port for Shelf {
     }
 }
 
-/// A connection through a gateway that holds its ACKs: the client is on the LAN, port 0.
+/// A connection through a gateway that holds its ACKs. The client is on the LAN, port 0.
 struct Bench {
     gateway: Gateway,
     ports: [Box<dyn Port>; 2],
@@ -83,12 +83,12 @@ struct Bench {
     room: Rc<Cell<bool>>,
     now: Time,
     form: Form,
-    /// What the client and the server have sent, and acknowledged.
+    /// Sequence numbers sent and acknowledged by client and server.
     sent: [u32; 2],
     acknowledged: [u32; 2],
 }
 
-/// What its frames look like.
+/// The format of the connection's frames.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     v6: bool,
@@ -171,7 +171,7 @@ impl Bench {
         self.turn();
     }
 
-    /// The `from`-th end sends a segment that acknowledges all that the other has sent.
+    /// End `from` sends a segment that acknowledges all data of the other end.
     fn send(&mut self, from: usize, flags: u8, payload: usize) {
         let ends = if self.form.v6 {
             ["[fd00::1]:1".parse().unwrap(), "[fd00::2]:2".parse().unwrap()]
@@ -209,7 +209,7 @@ impl Bench {
         turn(&mut self.gateway, &mut self.ports, self.now);
     }
 
-    /// Lets time pass, with the gateway doing what is due.
+    /// Advances the time by `span`, and runs the gateway whenever it is due.
     fn wait(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
@@ -223,7 +223,7 @@ impl Bench {
     }
 }
 
-/// Leaves all of the checksum but the pseudo header to the hardware, and segmentation.
+/// Leaves segmentation to the hardware, and the checksum except for the pseudo header.
 fn left_to_hardware(bytes: &mut [u8], payload: usize) -> VnetHeader {
     let packet = described(bytes);
     let at = usize::from(packet.transport_offset);
@@ -247,7 +247,7 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// The one's complement sum of words.
+/// The one's complement sum of 16-bit words.
 fn ones(bytes: &[u8]) -> u16 {
     let mut sum = 0;
     for word in bytes.chunks(2) {
@@ -257,7 +257,7 @@ fn ones(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// What the checksum of TCP covers, summed; 0xffff if it is right.
+/// The sum over TCP segment and pseudo header; 0xffff if the checksum is right.
 fn sum(frame: &[u8], packet: &Packet) -> u16 {
     let segment = &frame[usize::from(packet.transport_offset)..];
     ones(&[&pseudo_header(frame, packet), segment].concat())
@@ -272,8 +272,7 @@ fn pseudo_header(frame: &[u8], packet: &Packet) -> Vec<u8> {
     [&frame[addresses], &[0, 6], &len.to_be_bytes()].concat()
 }
 
-/// A frame that left, checked to be whole: its lengths fit, and its checksums are right or left to
-/// the hardware.
+/// Checks a sent frame: its lengths fit, and its checksums are right or left to the hardware.
 fn whole(mut frame: Vec<u8>, vnet: VnetHeader) -> (Packet, TcpSegment) {
     let packet = described(&frame);
     let tcp = packet.tcp.unwrap();
@@ -295,8 +294,8 @@ fn forms() -> impl Strategy<Value = Form> {
         .prop_map(|(v6, vlan, timestamps, offload)| Form { v6, vlan, timestamps, offload })
 }
 
-/// What happens: who sends (0 is the client), how much payload, how many milliseconds later, and
-/// whether the ports have room.
+/// Events: the sender (0 is the client), payload bytes, milliseconds until the event, and whether
+/// the ports have room.
 fn events() -> impl Strategy<Value = Vec<(usize, usize, u64, bool)>> {
     let payload = prop_oneof![
         3 => Just(0), 3 => Just(usize::from(MSS)), 1 => 1usize..900, 1 => 2_000usize..20_000
@@ -305,11 +304,12 @@ fn events() -> impl Strategy<Value = Vec<(usize, usize, u64, bool)>> {
 }
 
 proptest! {
-    /// Every frame that leaves is whole, whatever it was made of; data crosses as it was sent, and all
-    /// is acknowledged that was. No pure ACK is older than what went before it.
+    /// Every sent frame is valid. Data arrives unchanged, and every acknowledgement arrives. The
+    /// acknowledgement number of a pure ACK never decreases.
     ///
-    /// Kills: an ACK made of data that is not cut; one cut from a super-packet that the kernel is to cut
-    /// further; copies not made after a call that hands out packets; sequence numbers not written back.
+    /// Kills: an ACK made from data without the cut. An ACK cut from a super-packet that the kernel
+    /// still has to split. Copies not made after a call that returns packets. Sequence numbers not
+    /// written back.
     #[test]
     fn frames_made_of_others_are_whole_and_nothing_is_lost(form in forms(), events in events()) {
         let mut bench = Bench::new(form);
@@ -320,7 +320,7 @@ proptest! {
             bench.room.set(room);
             let payload = if form.offload { payload } else { payload.min(usize::from(MSS)) };
             bench.send(from, TcpFlags::ACK | TcpFlags::PSH, payload);
-            // What one end sends at the same time comes in the same turn.
+            // Segments of one end at the same time arrive in the same turn.
             if ms > 0 {
                 bench.turn();
                 bench.wait(Duration::from_millis(ms));

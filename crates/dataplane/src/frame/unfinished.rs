@@ -1,4 +1,4 @@
-//! Frames in tunnels of which the kernel left another checksum unfinished than that of the TCP header.
+//! Frames in tunnels with an unfinished checksum outside the TCP header.
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
@@ -14,7 +14,7 @@ use crate::vnet::VnetHeader;
 const OUTER: usize = 34;
 const INNER: usize = OUTER + 8 + 8 + 14;
 
-/// Data of TCP in VXLAN. The inner checksum is finished, and so is the outer one.
+/// TCP data in VXLAN. Both the inner and the outer checksum are finished.
 fn vxlan() -> Vec<u8> {
     let mut inner = Built::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
     inner.payload = (0..99).collect();
@@ -23,7 +23,8 @@ fn vxlan() -> Vec<u8> {
     outer.bytes()
 }
 
-/// Leaves the checksum of a header of `protocol` at `at` unfinished, to be written `offset` bytes behind it.
+/// Leaves the checksum of a header of `protocol` at `at` unfinished. Its field is `offset` bytes
+/// behind the header's start.
 fn leave(frame: &mut [u8], protocol: u8, at: usize, offset: usize) -> VnetHeader {
     let sum = ones(&pseudo(frame, protocol, at));
     frame[at + offset..at + offset + 2].copy_from_slice(&sum.to_be_bytes());
@@ -40,7 +41,7 @@ fn pseudo(frame: &[u8], protocol: u8, at: usize) -> Vec<u8> {
     [&frame[at - 8..at], &[0, protocol], &len].concat()
 }
 
-/// The one's complement sum of words.
+/// The one's complement sum of 16-bit words.
 fn ones(bytes: &[u8]) -> u16 {
     let sum = bytes.chunks(2).fold(0, |sum: u32, word| {
         let sum = sum + (u32::from(word[0]) << 8 | u32::from(word.get(1).copied().unwrap_or(0)));
@@ -68,7 +69,7 @@ struct Bench {
     packet: PacketId,
 }
 
-/// `frame` as it is after its arrival with `vnet`.
+/// `frame` after its arrival with `vnet`.
 fn arrived(frame: &[u8], vnet: VnetHeader) -> Bench {
     let memory = PacketMemory::new(2, PacketMemory::SMALLEST).unwrap();
     let mut pool = PacketPool::with_capacity(2);
@@ -80,8 +81,8 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> Bench {
     Bench { memory, pool, packet }
 }
 
-/// Kills: an inner TCP checksum that does not follow the window as the outer checksum was unfinished; a finished
-/// checksum still left to the kernel.
+/// Kills: an inner TCP checksum not updated for the new window because the outer checksum was
+/// unfinished; a finished checksum still left to the kernel.
 #[test]
 fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
@@ -119,11 +120,11 @@ fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     pool.release(ack);
 }
 
-/// Kills: a piece of data sent as if it were an ACK.
+/// Kills: a piece of data sent as an ACK.
 #[test]
 fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     let mut frame = vxlan();
-    frame[INNER + 6] = 0x20; // More fragments follow: this is not all of the segment.
+    frame[INNER + 6] = 0x20; // More fragments follow, so this is only a part of the segment.
     let Bench { memory, mut pool, packet } = arrived(&frame, VnetHeader::default());
     let ack = pool.insert(Packet::default()).unwrap();
     let (whole, len) = (pool[&packet].len, pool[&packet].len - 99);
@@ -134,7 +135,7 @@ fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     pool.release(ack);
 }
 
-/// Kills: the checksum of the TCP header itself, or that of a super-packet, finished on arrival.
+/// Kills: an unfinished checksum of the TCP header, or of a super-packet, finished on arrival.
 #[test]
 fn the_checksum_of_the_tcp_header_stays_unfinished() {
     let mut frame = vxlan();

@@ -1,4 +1,4 @@
-//! A port with a cable: frames come and leave as bytes, as at a real one.
+//! A port with a cable: frames arrive and depart as bytes, as at a real port.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,15 +26,16 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// A port whose frames are in `memory`: it takes in what `comes`, and appends to what `leaves`.
+    /// A port whose frames are in `memory`. It receives frames from `comes`, and appends sent
+    /// frames to `leaves`.
     #[must_use]
     pub fn new(memory: PacketMemory, [comes, leaves]: [Frames; 2]) -> Self {
         let (spare, counters) = (Frames::default(), PortCounters::default());
         Self { memory, comes, leaves, spare, counters }
     }
 
-    /// It, where the bytes of frames that were taken in are used again for those that leave here or at another port
-    /// with the same `spare`: so it allocates no more than a real one.
+    /// Reuses the memory of received frames for sent ones, here and at other ports with the same
+    /// `spare`. The port then allocates no more than a real one.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }

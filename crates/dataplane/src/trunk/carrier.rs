@@ -1,15 +1,17 @@
-//! User packets in the datagrams of a trunk: put in here, and taken out there.
+//! User packets in trunk datagrams: encapsulation at one gateway, decapsulation at the other.
 //!
-//! A packet is put in whole. What stands for several is cut into them, and what is longer than the path carries is
-//! fragmented first if it may be (RFC 4459, section 3.3, and RFC 2003, section 5), so that the host it goes to puts
-//! it together; datagrams are never fragmented. If it may not be, its sender is told what fits. SYNs ask for
-//! segments that fit, whichever way they go.
+//! A packet is carried whole. A super-packet is first split into its segments. A packet that is
+//! longer than the path MTU is fragmented first if it may be, so its destination reassembles it
+//! (RFC 4459, section 3.3; RFC 2003, section 5). If it may not be fragmented, its sender gets an
+//! ICMP error with the MTU. Datagrams themselves are never fragmented. The MSS of SYNs is clamped
+//! in both directions.
 //!
-//! What is taken out goes to the station that was last heard with its destination. If none was, it goes where
-//! the datagram went, if that was not this port, else back to the next hop, who knows the way in.
+//! A decapsulated packet goes to the station that last used its destination address. If there is
+//! none, it goes to the destination MAC address of the datagram, unless that is this port. Else it
+//! goes back to the next hop, a router that knows the path into the LAN.
 //!
-//! Source: RFC 6040, section 4.1, normal mode (ECN going in), 4.2 (coming out); RFC 2474. The hop limit inside is
-//! not counted down: to hosts a trunk is a wire.
+//! Source: RFC 6040, section 4.1, normal mode (ECN at encapsulation), and 4.2 (at decapsulation);
+//! RFC 2474. The inner hop limit is not decremented: for hosts, a trunk is a wire.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -29,38 +31,38 @@ use crate::memory::{Frame, HEADROOM, PacketMemory, index};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
-/// What became of user packets in datagrams.
+/// Counters of user packets in datagrams.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Carried {
     /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams taken in.
+    /// Datagrams received.
     pub received: u64,
-    /// Of those sent, fragments of what did not fit.
+    /// Sent datagrams with a fragment of a packet that was too long.
     pub fragments: u64,
-    /// Packets that did not fit and may not be fragmented: dropped.
+    /// Packets dropped because they were too long and may not be fragmented.
     pub too_big: u64,
-    /// Of these, those whose sender was told.
+    /// Number of those whose sender got an ICMP error.
     pub told: u64,
 }
 
-/// A user packet on its way out, from the IP header on.
+/// A user packet to encapsulate, from its IP header on.
 struct Going {
     bytes: Vec<u8>,
     described: Packet,
-    /// What stood before it: where it was from and whom it was to.
+    /// The link-layer header of its frame.
     link: Vec<u8>,
     vnet: VnetHeader,
 }
 
-/// What an arrival is to the port.
+/// The further way of an arrived frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arrival {
     /// It goes to the machine.
     Machine,
-    /// It ends here.
+    /// The port has consumed it.
     Here,
-    /// It leaves again by this port.
+    /// The port sends it out again.
     Back,
 }
 
@@ -76,16 +78,16 @@ impl TrunkPort {
         }
     }
 
-    /// Makes the frame of `packet` what is to arrive: the codepoint of the trunk is for the datagram, inside it is as
-    /// it came.
+    /// Restores the original DS codepoint of `packet` in its frame. The codepoint of the trunk
+    /// applies to the datagram only.
     fn restore(&self, pool: &mut PacketPool, packet: &PacketId) {
         let came = dscp(&self.memory.bytes(packet, pool[packet].len), &pool[packet]);
         pool[packet].dscp = came.unwrap_or_default();
         frame::write_back(&self.memory, pool, packet);
     }
 
-    /// Where `packet` is in its buffer from its IP header on, if one datagram carries it as it is; then its checksum
-    /// is whole, and it asks for what fits.
+    /// The range of `packet` in its buffer, from its IP header on, if one datagram can carry it as
+    /// a whole. Completes its checksum and clamps its MSS.
     fn whole(&self, pool: &PacketPool, packet: &PacketId, number: usize) -> Option<Range<usize>> {
         let Frame { offset, vnet } = self.memory.frame(packet);
         let (mut described, fits) = (pool[packet], self.fits(number));
@@ -106,8 +108,8 @@ impl TrunkPort {
         Some(start..start + len)
     }
 
-    /// Sends the IP packet that `inner` of the buffer of `packet` is in a datagram of trunk `number`, whose codepoints
-    /// are as `outer` says.
+    /// Sends the IP packet in the range `inner` of the buffer of `packet` in a datagram of trunk
+    /// `number`. `outer` has the datagram's codepoints.
     fn enclose(
         &mut self,
         pool: &mut PacketPool,
@@ -125,7 +127,7 @@ impl TrunkPort {
         }
     }
 
-    /// Writes the datagram around `inner`, which is moved only where there is no room before it.
+    /// Writes the datagram around `inner`. Moves `inner` only if there is no room before it.
     fn write_around(
         &mut self,
         pool: &mut PacketPool,
@@ -154,7 +156,8 @@ impl TrunkPort {
         Ok(())
     }
 
-    /// Sends `packet`, which no datagram carries as it is, in several; or tells its sender, or drops it.
+    /// Sends the parts of a `packet` that does not fit into one datagram. Or reports the MTU to its
+    /// sender, or drops it.
     fn carry_pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -186,9 +189,9 @@ impl TrunkPort {
         }
     }
 
-    /// What `packet` is from its IP header on.
+    /// The user packet in the frame of `packet`.
     fn going(&self, pool: &PacketPool, packet: &PacketId) -> Option<Going> {
-        // Errors go to the sender of the outermost header.
+        // The sender in the outermost header gets ICMP errors.
         let mut described = Packet { key: pool.outermost(packet), ..pool[packet] };
         let frame = self.memory.bytes(packet, described.len);
         let (link, rest) = frame.split_at_checked(usize::from(described.network_offset))?;
@@ -199,7 +202,7 @@ impl TrunkPort {
         Some(Going { bytes, described, link: link.to_vec(), vnet })
     }
 
-    /// The packets that a datagram each carries; or why none does.
+    /// The packets to send in one datagram each, or the reason why none can be sent.
     fn pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -232,13 +235,14 @@ impl TrunkPort {
         Ok(pieces)
     }
 
-    /// The longest IP packet that fits a datagram of the trunk.
+    /// Length of the longest IP packet that fits into a datagram of the trunk.
     pub(super) fn fits(&self, number: usize) -> u32 {
         let peer = &self.trunks[number];
         peer.path.get(self.now).saturating_sub(peer.overhead)
     }
 
-    /// Tells who sent `packet` what fits. It comes out of this port as if a router had said so.
+    /// Reports the MTU to the sender of `packet`. The ICMP error arrives from this port, as if from
+    /// a router.
     fn tell(&mut self, pool: &mut PacketPool, number: usize, packet: &[u8], going: &Going) {
         if self.now.since(self.told.1) >= super::HELLO {
             self.told = (0, self.now);
@@ -261,20 +265,21 @@ impl TrunkPort {
         }
     }
 
-    /// An answer that comes out of this port.
+    /// The next ICMP error that arrives from this port.
     pub(super) fn answer(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let packet = self.answers.pop_front()?;
         self.arrive(pool, &packet);
         Some(packet)
     }
 
-    /// Describes the frame that was made in the place of `packet`.
+    /// Describes the frame that was written in place of `packet`.
     fn arrive(&self, pool: &mut PacketPool, packet: &PacketId) {
         let (len, mut counters) = (pool[packet].len, PortCounters::default());
         frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
     }
 
-    /// Makes the frame in `packet`, whose datagram was opened, that of the user packet in it; says whom it is for.
+    /// Decapsulates `packet`, whose datagram was opened: its frame becomes that of the user packet.
+    /// Returns its further way.
     pub(super) fn lay_bare(
         &self,
         pool: &mut PacketPool,
@@ -307,8 +312,8 @@ impl TrunkPort {
         if pool[packet].network == Network::Opaque { Err(Refusal::Inner) } else { Ok(arrival) }
     }
 
-    /// To which station, and from whom, a user packet to `to` goes that came in `frame`; and what it then is to the
-    /// port.
+    /// The next station of a user packet to `to` that came in `frame`, the source MAC address, and
+    /// the further way of the packet.
     fn onward(&self, frame: &[u8], number: usize, to: IpAddr) -> Option<(Station, Mac, Arrival)> {
         let [meant_for, from] = macs(frame)?;
         Some(match self.stations.find(to) {
@@ -323,7 +328,7 @@ impl TrunkPort {
         })
     }
 
-    /// Has a SYN that came in a datagram ask for segments that fit one.
+    /// Clamps the MSS of a decapsulated SYN.
     fn ask_for_less(&self, pool: &mut PacketPool, packet: &PacketId, number: usize) {
         let mut described = pool[packet];
         let network = usize::from(described.network_offset);
@@ -337,8 +342,8 @@ impl TrunkPort {
         }
     }
 
-    /// A router may say of `packet`, which is for one of the addresses here, that a datagram was too big for him.
-    /// Returns `true` if it says that of a datagram of a trunk.
+    /// Processes `packet`, which is for an address of this port, if it is a "packet too big" error.
+    /// Returns `true` if it concerns a trunk's datagram.
     pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) -> bool {
         let described = &pool[packet];
         if !matches!(described.key.protocol, Protocol::ICMP | Protocol::ICMPV6) {
@@ -364,7 +369,7 @@ impl TrunkPort {
         true
     }
 
-    /// Learns who sends `packet`, if that is of use.
+    /// Learns the station that sent `packet`, if any trunk carries user packets.
     pub(super) fn learn(&mut self, pool: &PacketPool, packet: &PacketId) {
         if self.carries {
             let described = Packet { key: pool.outermost(packet), ..pool[packet] };
@@ -373,7 +378,7 @@ impl TrunkPort {
     }
 }
 
-/// The packets that `going` stands for, their checksums whole.
+/// The IP packets that `going` stands for, with complete checksums.
 fn finished(going: &Going) -> Option<Vec<Vec<u8>>> {
     if going.vnet.is_fragmented() {
         return None;
@@ -399,7 +404,7 @@ fn dscp(frame: &[u8], described: &Packet) -> Option<u8> {
     u8::try_from((class & 0xff) >> 2).ok()
 }
 
-/// Bytes of the IP packet that `bytes` begins with: padding may be behind it. A super-packet of IPv6 is all there is.
+/// Length of the IP packet at the start of `bytes`, without padding behind it.
 fn network_len(bytes: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
     match bytes.first()? >> 4 {
@@ -409,26 +414,26 @@ fn network_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where in `frame` the user packet is that the datagram of the UDP header at `at` holds.
+/// The range in `frame` of the user packet in the datagram whose UDP header is at `at`.
 fn inside(frame: &[u8], at: usize) -> Option<Range<usize>> {
     let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + SEAL))?;
     let start = at + UDP + index(USER_HEADER);
     Some(start..start + len)
 }
 
-/// Whom a frame is to, and who sent it.
+/// Destination and source MAC address of a frame.
 fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
     Some([*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?])
 }
 
-/// Senders told within a second, of all trunks of a port.
+/// Limit of ICMP errors per second, for all trunks of a port.
 const MOST_TOLD: u32 = 100;
 
 /// Bytes of an Ethernet header, and of a UDP header.
 const ETHERNET: u16 = 14;
 const UDP: usize = 8;
 
-/// A path that may be as long as the interface sends.
+/// The path of a trunk over an interface with this MTU. A datagram must also fit into a buffer.
 pub(super) fn path(mtu: u32, memory: &PacketMemory) -> PathMtu {
     let room = memory.size().saturating_sub(index(HEADROOM + 18));
     PathMtu::new(mtu.min(u32::try_from(room).unwrap_or(u32::MAX)))

@@ -1,4 +1,4 @@
-//! The other ends of the trunks at a port: what is known of each, and how they come, change and go.
+//! The other ends of a port's trunks: their state, and changes of the set of trunks.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -21,25 +21,26 @@ use crate::port::Port;
 /// A trunk that ends at a port.
 #[derive(Clone, Debug)]
 pub struct TrunkEnd {
-    /// By which user packets say that they leave in its datagrams.
+    /// The number that marks user packets of this trunk.
     pub number: NonZeroU16,
-    /// Between whom it is, and the first port of its management connections.
+    /// Addresses, and the first port of the management connections.
     pub ends: Ends,
-    /// Management connections each way.
+    /// Number of management connections in each direction.
     pub connections: u16,
-    /// The way to find the share. With epochs, the management connection carries messages about epochs.
+    /// The mechanism that finds the share. With epochs, the management connection carries messages
+    /// about epochs.
     pub probing: Probing,
-    /// Whether it has management connections with a weight.
+    /// The management connections have a weight.
     pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
-    /// Where what goes to the other end is sent.
+    /// The next hop towards the other end.
     pub next_hop: NextHop,
-    /// What both ends know.
+    /// The shared key.
     pub key: Key,
-    /// What its packets are on the wire.
+    /// The encapsulation of user packets.
     pub wire: Wire,
-    /// The longest IP packet that the path carries, as far as is known.
+    /// The configured path MTU, in bytes of IP packet.
     pub mtu: u32,
 }
 
@@ -54,34 +55,34 @@ impl TrunkEnd {
     }
 }
 
-/// What is known of the other end of a trunk.
+/// State of the other end of a trunk.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerReport {
-    /// Between whom it is.
+    /// Addresses and port of the trunk.
     pub ends: Ends,
-    /// The hardware address of the next hop, once it is known.
+    /// The MAC address of the next hop, once it is resolved.
     pub next_hop: Option<Mac>,
-    /// Whether both ends understand each other, since they last heard so.
+    /// Both ends have agreed on a session.
     pub agreed: bool,
-    /// Sessions agreed on: one, and one more for each new beginning of either end.
+    /// Number of sessions so far: one, plus one for each restart of either end.
     pub sessions: u64,
-    /// How long ago it last showed that it is there.
+    /// Time since the other end last proved to be alive.
     pub heard: Option<Duration>,
-    /// Datagrams that were taken, besides those with user packets.
+    /// Accepted datagrams, except those with user packets.
     pub taken: Taken,
-    /// Datagrams to the address of this end that were not taken.
+    /// Refused datagrams to the address of this end.
     pub refused: Refusals,
-    /// The first setting in which both ends differ. They then agree on nothing.
+    /// The first setting in which both ends differ. They then agree on no session.
     pub difference: Option<Refusal>,
-    /// What became of user packets in datagrams; none if they leave as they came.
+    /// Counters of user packets in datagrams; `None` if user packets are not encapsulated.
     pub carried: Option<Carried>,
-    /// The longest IP packet on the path, as far as is known.
+    /// The current path MTU, in bytes of IP packet.
     pub path_mtu: u32,
-    /// What was said of that and not believed.
+    /// ICMP errors about the path MTU that were not accepted.
     pub ignored: u64,
 }
 
-/// Datagrams of the other end that were taken. Those with user packets are in [`Carried`].
+/// Accepted datagrams of the other end. Those with user packets are in [`Carried`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Taken {
     /// Hellos.
@@ -91,10 +92,10 @@ pub struct Taken {
 }
 
 impl PeerReport {
-    /// Silence after which the other end is held for gone: three hellos.
+    /// Keepalive timeout: a peer that stays silent for so long, three hellos, is dead.
     pub const SILENCE: Duration = Duration::from_secs(3);
 
-    /// Whether the other end is there.
+    /// Returns `true` if the other end is alive.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.agreed && self.heard.is_some_and(|heard| heard <= Self::SILENCE)
@@ -105,16 +106,16 @@ impl PeerReport {
 pub(super) struct Peer {
     end: TrunkEnd,
     pub(super) session: Session,
-    /// What stands before its datagrams.
+    /// Template of the headers of its datagrams.
     pub(super) envelope: Envelope,
-    /// Which of the addresses is its near end.
+    /// Index of the neighbour with the own address.
     pub(super) neighbour: usize,
     pub(super) channels: u16,
     pub(super) dscp: u8,
     pub(super) hello: Time,
-    /// The tag of its datagrams.
+    /// VLAN tag of its datagrams.
     pub(super) tag: Option<VlanTag>,
-    /// Bytes that a user packet is longer in a datagram; zero if it leaves as it came.
+    /// Bytes by which encapsulation lengthens a user packet; zero without encapsulation.
     pub(super) overhead: u32,
     pub(super) path: PathMtu,
     pub(super) carried: Carried,
@@ -122,8 +123,9 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// The other end that `end` tells of, at neighbour number `neighbour`; `before` is what was known of it, or of
-    /// another of its number. `mac` sends to it, and `random` is unlike that of any other run.
+    /// The peer of trunk `end` at neighbour number `neighbour`. `before` is the earlier state of
+    /// the trunk with this number. `mac` is the own MAC address, and `random` is unique for each
+    /// run.
     fn new(
         end: TrunkEnd,
         random: [u8; 32],
@@ -168,8 +170,8 @@ impl Peer {
 }
 
 impl TrunkPort {
-    /// `port`, whose hardware address is `mac` and whose frames are in `memory`, as where `trunks` end.
-    /// Each comes with random bytes that are unlike those of any other run.
+    /// Makes `trunks` end at `port`, whose MAC address is `mac` and whose frames are in `memory`.
+    /// Each trunk comes with random bytes that are unique for each run.
     #[must_use]
     pub fn new(
         port: Box<dyn Port>,
@@ -199,8 +201,8 @@ impl TrunkPort {
         all
     }
 
-    /// Has `trunks` end here from now on. One of the same number, ends, key and encapsulation goes on in its session,
-    /// with what is known of the path; others begin one.
+    /// Replaces the trunks. A trunk with the same number, ends, key and encapsulation keeps its
+    /// session and its path MTU. Others start a session.
     pub(super) fn change(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
         let mut before = std::mem::take(&mut self.trunks);
         let mut known = std::mem::take(&mut self.neighbours);
@@ -224,7 +226,7 @@ impl TrunkPort {
         self.due = if self.trunks.is_empty() { Time::MAX } else { self.now };
     }
 
-    /// The number of the neighbour that `end` is near, which may be one of those `known`.
+    /// The index of the neighbour for `end`, taken over from `known` if possible.
     fn neighbour(
         &mut self,
         end: &TrunkEnd,
@@ -243,7 +245,7 @@ impl TrunkPort {
         self.neighbours.len() - 1
     }
 
-    /// What is known of `peer`.
+    /// The current state of `peer`.
     pub(super) fn report(&self, peer: &Peer) -> PeerReport {
         PeerReport {
             ends: peer.session.ends(),

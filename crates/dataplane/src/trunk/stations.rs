@@ -1,4 +1,5 @@
-//! Which station on the LAN side has which address: learnt from what it sends, so that nobody is asked.
+//! Learns which station on the LAN side has which address from the frames it sends. No ARP requests
+//! are needed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,18 +11,18 @@ use tidegate_wire::neighbour::Mac;
 
 use super::ARP;
 
-/// Where frames to an address go.
+/// The destination of frames to an address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Station {
     pub(super) mac: Mac,
-    /// The tag its frames have.
+    /// The VLAN tag of its frames.
     pub(super) tag: Option<VlanTag>,
 }
 
-/// Those that have sent something, the latest of them.
+/// The stations heard most recently.
 #[derive(Debug, Default)]
 pub(super) struct Stations {
-    /// Half of them: those that were heard since the others were.
+    /// The younger half: stations heard since the halves were last exchanged.
     young: HashMap<IpAddr, Station>,
     old: HashMap<IpAddr, Station>,
 }
@@ -33,12 +34,12 @@ const HALF: usize = 4_096;
 const ETHERNET: u16 = 14;
 
 impl Stations {
-    /// Who has this address, if it ever said so.
+    /// The station that last used this address.
     pub(super) fn find(&self, address: IpAddr) -> Option<Station> {
         self.young.get(&address).or_else(|| self.old.get(&address)).copied()
     }
 
-    /// A station sends `frame` to the other side.
+    /// Learns from `frame`, which a station sends to the other side.
     pub(super) fn learn(&mut self, frame: &[u8], described: &Packet) {
         let Some((address, station)) = sender(frame, described) else { return };
         if self.young.get(&address) == Some(&station) {
@@ -51,7 +52,7 @@ impl Stations {
     }
 }
 
-/// Who sends `frame`, and the address he says is his.
+/// The station that sends `frame`, and the address it announces.
 fn sender(frame: &[u8], described: &Packet) -> Option<(IpAddr, Station)> {
     let mac = *frame.get(6..)?.first_chunk()?;
     let tag = VlanTag::of(frame);
@@ -71,7 +72,7 @@ fn sender(frame: &[u8], described: &Packet) -> Option<(IpAddr, Station)> {
     (one && mac[0] & 1 == 0).then_some((address, station))
 }
 
-/// Where the sender's address stands in ARP (RFC 826).
+/// Offset of the sender's address in ARP (RFC 826).
 const SENDER: usize = 14;
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
         Frame { source: [2, 0, 0, 0, 0, mac], ..frame }
     }
 
-    /// Kills: a tag forgotten; the first that was heard kept for ever; ARP not heard.
+    /// Kills: a tag forgotten; the first station kept for ever; ARP ignored.
     #[test]
     fn a_station_is_where_it_was_last_heard() {
         let mut stations = Stations::default();

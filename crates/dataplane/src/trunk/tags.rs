@@ -1,9 +1,9 @@
-//! The VLAN tag of a trunk's frames: put on, and taken off.
+//! The VLAN tag of a trunk's frames: added and removed.
 
 use tidegate_core::trunk::Wire;
 use tidegate_wire::VlanTag;
 
-/// The tag of datagrams.
+/// The VLAN tag of datagrams.
 pub(super) fn tag(wire: Wire) -> Option<VlanTag> {
     match wire {
         Wire::Headers => None,
@@ -16,19 +16,19 @@ pub(super) const fn vlan(tag: VlanTag) -> u16 {
     tag.tci & 0xfff
 }
 
-/// `frame` without its outermost tag, and that.
+/// `frame` without its outermost tag, and this tag.
 pub(super) fn untagged(frame: &[u8]) -> (Vec<u8>, Option<VlanTag>) {
     let Some(tag) = VlanTag::of(frame) else { return (frame.to_vec(), None) };
     let behind = frame.get(12 + VlanTag::LEN..).unwrap_or_default();
     ([frame.get(..12).unwrap_or_default(), behind].concat(), Some(tag))
 }
 
-/// `frame` with this tag.
+/// `frame` with this tag inserted.
 pub(super) fn tagged(frame: Vec<u8>, tag: Option<VlanTag>) -> Vec<u8> {
     let Some(tag) = tag else { return frame };
     let mut out = vec![0; VlanTag::LEN];
     out.extend(frame);
-    // What an address says is a whole Ethernet frame.
+    // A neighbour's frame is always a whole Ethernet frame.
     let _ = tag.push(&mut out);
     out
 }

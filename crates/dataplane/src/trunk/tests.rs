@@ -1,4 +1,4 @@
-//! Two gateways with a trunk and a cable between them: frames on all four ports.
+//! Two gateways with a trunk over a cable, tested by the frames on all four ports.
 
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
@@ -17,7 +17,7 @@ use crate::turn::turn;
 
 mod datagrams;
 
-/// A gateway, and what is on the cables of its LAN and WAN: what comes, and what leaves.
+/// A gateway with the cables of its LAN and WAN ports: arriving and departing frames.
 struct Site {
     gateway: Gateway,
     end: TrunkEnd,
@@ -34,12 +34,12 @@ fn addresses(v6: bool) -> [IpAddr; 2] {
 }
 
 impl Site {
-    /// The first site or the second, in its run `run`.
+    /// The first or the second site, in its run `run`.
     fn new(number: usize, v6: bool, run: u8, now: Time) -> Self {
         Self::with(number, v6, run, now, Wire::Headers)
     }
 
-    /// One whose trunk is this on the wire.
+    /// A site whose trunk has this encapsulation.
     fn with(number: usize, v6: bool, run: u8, now: Time, wire: Wire) -> Self {
         let ends = addresses(v6);
         let (local, peer) = (ends[number], ends[1 - number]);
@@ -119,7 +119,7 @@ impl Site {
     }
 }
 
-/// Both sites, and what has crossed between them, by who it went to.
+/// Both sites, and the frames that have crossed between them, by receiving site.
 struct World {
     now: Time,
     v6: bool,
@@ -132,7 +132,7 @@ impl World {
         Self::with(v6, [Wire::Headers; 2])
     }
 
-    /// One whose trunks are these on the wire.
+    /// Sites whose trunks have these encapsulations.
     fn with(v6: bool, wires: [Wire; 2]) -> Self {
         let sites = [0, 1].map(|number: usize| {
             let run = u8::try_from(number).unwrap();
@@ -141,7 +141,7 @@ impl World {
         Self { now: Time::ZERO, v6, sites, crossed: Vec::new() }
     }
 
-    /// A user at the first site sends a datagram of this length to one at the second.
+    /// A user at the first site sends a datagram of this length to a user at the second.
     fn send(&self, len: usize) {
         let (src, dst) = if self.v6 {
             ("[2001:db8:1::7]:9", "[2001:db8:2::7]:9")
@@ -153,7 +153,8 @@ impl World {
         self.sites[0].lan[0].borrow_mut().push_back(frame.bytes());
     }
 
-    /// Lets so many milliseconds pass; `path` says which frames to a site cross.
+    /// Advances the time by this many milliseconds. `path` returns `true` for frames that cross to
+    /// a site.
     fn run(&mut self, millis: u64, mut path: impl FnMut(usize, &[u8]) -> bool) {
         for _ in 0..millis {
             self.now += Duration::from_millis(1);
@@ -182,8 +183,9 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Kills: management packets that leave as the last frame of their buffer; those of the peer not taken
-/// out; sequence space and acknowledgements left out of a datagram; a next hop that is not asked for.
+/// Kills: management packets that depart as the last frame in their buffer. Management packets of
+/// the peer not consumed. Sequence space and acknowledgements missing in a datagram. A next hop
+/// that is not resolved.
 #[test]
 fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gateways() {
     for v6 in [false, true] {
@@ -201,7 +203,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
         assert!(world.sites[0].lan[1].borrow().is_empty());
         let counts = world.sites[0].gateway.trunks()[0].counts;
         assert!(counts.management > 400 && counts.again == 0, "{counts:?}");
-        // And a hello a second, and those of the beginning.
+        // Plus a hello each second, and those at the beginning.
         let made = world.sites[1].gateway.trunks()[0].counts.made;
         assert!((made + 4..made + 8).contains(&counts.absorbed), "{made} {counts:?}");
         let marked = world.crossed.iter().filter(|(_, frame)| described(frame).dscp == 14);
@@ -213,7 +215,8 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
     }
 }
 
-/// Kills: segments of strangers handed to the machine because of their ports; a datagram taken twice.
+/// Kills: segments of strangers passed to the machine because of their ports; a datagram accepted
+/// twice.
 #[test]
 fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
     for v6 in [false, true] {
@@ -248,11 +251,12 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
                 let segment = Built::tcp(at(ends[1 - to], channel), at(ends[to], channel ^ 1));
                 site.wan[0].borrow_mut().push_back(segment.bytes());
             }
-            // A turn takes in no more than a burst.
+            // A turn receives no more than a burst.
             for _ in 0..100 {
                 site.turn(world.now);
             }
-            // A hello may be sent again while its session lasts: it says no more than that the other end is there.
+            // A hello may be replayed within its session: it only states that the other end is
+            // alive.
             let hellos = u64::try_from(recorded.iter().filter(|it| is_hello(it)).count()).unwrap();
             assert!((1..5).contains(&hellos) && site.absorbed() <= absorbed + hellos);
             assert_eq!(site.lan[1].borrow().len(), 0, "{users}");
@@ -263,7 +267,7 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
     }
 }
 
-/// Datagrams that the port of a site has counted: as taken, or as refused.
+/// Number of datagrams that the port of a site has counted, as taken or as refused.
 fn counted(site: &Site) -> u64 {
     let peer = site.peer();
     let users = peer.carried.map_or(0, |it| it.received);
@@ -284,8 +288,8 @@ fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Kills: no counter for truncated datagrams, for segments of unknown connections, or for datagrams of strangers; a
-/// datagram that is counted twice.
+/// Kills: no counter for truncated datagrams, for segments of unknown connections, or for datagrams
+/// of strangers. A datagram counted twice.
 #[test]
 fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     for (v6, wire) in [
@@ -295,7 +299,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
         (true, datagrams::udp(None)),
     ] {
         let mut world = World::with(v6, [wire; 2]);
-        // The second end has one connection of the two that the first one uses.
+        // The second end has only one of the two connections that the first one uses.
         world.sites[1].end.connections = 1;
         let end = world.sites[1].end.clone();
         world.sites[1].ports[1].end_trunks(vec![(end, [1; 32])]);
@@ -341,7 +345,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     }
 }
 
-/// Kills: a frame written for whatever has the key of a management connection.
+/// Kills: any packet with the flow key of a management connection sent as a datagram.
 #[test]
 fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     let mut world = World::new(false);
@@ -360,7 +364,7 @@ fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     assert!(world.sites[1].absorbed() <= absorbed + management + hellos);
 }
 
-/// Kills: ARP, neighbour discovery and groups held for credit.
+/// Kills: ARP, neighbour discovery and multicast held until there is credit.
 #[test]
 fn what_is_for_the_network_here_waits_for_no_peer() {
     let mut world = World::new(false);
@@ -383,7 +387,7 @@ fn what_is_for_the_network_here_waits_for_no_peer() {
     assert_eq!(waits, 1, "the user's packet does");
 }
 
-/// Kills: a hello that waits for its next turn when the next hop is found.
+/// Kills: a hello that waits for its interval after the next hop is resolved.
 #[test]
 fn they_greet_each_other_as_soon_as_they_can() {
     let mut world = World::new(false);
@@ -392,10 +396,11 @@ fn they_greet_each_other_as_soon_as_they_can() {
     assert!(world.sites.iter().all(|site| site.peer().is_up()));
 }
 
-/// For a minute nothing crosses; users send all the time. Within a hello and a few round trips the first connection is
-/// answered, and within as much again packets cross as before; without hellos it waits for as long as half the silence.
+/// For a minute nothing crosses, while users send all the time. Within a hello and a few round
+/// trips the first connection is answered, and after the same time again packets cross as before.
+/// Without hellos, it would wait for half the length of the outage.
 ///
-/// Kills: hellos that the machine is not told of.
+/// Kills: hellos that are not reported to the machine.
 #[test]
 fn after_a_long_silence_they_go_on_with_the_first_hello() {
     let mut world = World::new(false);
@@ -416,8 +421,8 @@ fn after_a_long_silence_they_go_on_with_the_first_hello() {
     assert!(world.sites[1].lan[1].borrow().len() >= 100);
 }
 
-/// Kills: a session that ends for another path MTU; one that goes on with another key; a trunk that is gone and
-/// heard all the same.
+/// Kills: a session that ends because the path MTU changes; one that continues with another key; a
+/// removed trunk that still accepts datagrams.
 #[test]
 fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
     let mut world = World::new(false);
@@ -473,8 +478,8 @@ fn after_either_gateway_began_anew_and_after_silence_they_go_on() {
     }
 }
 
-/// Bytes from the IP header on that crossed to the second site: user packets, management packets, and the rest; and all that
-/// crossed to the first.
+/// Bytes from the IP header on that crossed to the second site: user packets, management packets,
+/// and others. And all bytes that crossed to the first site.
 fn crossed(world: &World) -> [usize; 4] {
     let mut bytes = [0; 4];
     for (to, frame) in &world.crossed {
@@ -490,10 +495,12 @@ fn crossed(world: &World) -> [usize; 4] {
     bytes
 }
 
-/// At VMSS 1500 management packets are a twentieth of what busy users send, or a little more over IPv6; what acknowledges them is half of
-/// that. Who sends now and then causes no more of them, for credit is kept; a hello of 80 or 100 bytes a second comes on top.
+/// At VMSS 1500, management packets are a twentieth of the bytes of busy users, or slightly more
+/// over IPv6. Their ACKs are half of that. Occasional senders cause no more management packets,
+/// because credit is kept. A hello of 80 or 100 bytes each second is added.
 ///
-/// Kills: a management packet for less than VMSS; credit that is lost while nothing waits; a longer datagram.
+/// Kills: a management packet for less than VMSS; credit lost while no packet waits; a longer
+/// datagram.
 #[test]
 fn what_a_trunk_adds_is_a_twentieth_of_what_users_send() {
     for (v6, thousandths, each) in [(false, 50, 74), (true, 65, 94)] {

@@ -1,4 +1,4 @@
-//! A gateway at hand between two hosts: its ports and its wire, driven step by step.
+//! A gateway between two hosts: its ports and its bypass programs, driven step by step.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,12 +15,12 @@ use tidegate_dataplane::{
 
 use crate::common::{Host, Network};
 
-/// Long enough that no test is silent for so long against its will.
+/// A heartbeat timeout that no test reaches unintentionally.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const PACKETS: u32 = 2_048;
 
-/// A client, a server, and this thread in the gateway between them.
+/// A client, a server, and the gateway between them, which is this thread.
 pub(crate) struct Bench {
     pub(crate) network: Network,
     pub(crate) client: Raw,
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// `across` says whether the hosts take frames that XDP programs redirect to them.
+    /// `across`: whether the hosts accept frames that XDP programs redirect to them.
     pub(crate) fn new(mtu: u32, across: Across) -> Option<Self> {
         let network = Network::new(mtu)?;
         for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
@@ -45,8 +45,8 @@ impl Bench {
         Some(Self { network, client, server })
     }
 
-    /// Sends `frames` in both directions; says which then arrived, by direction, when as many have
-    /// and no more come, or nothing has for a while.
+    /// Sends `frames` in both directions. Returns the frames that arrive, by direction. Ends when
+    /// all have arrived and no more come, or after some time without arrivals.
     pub(crate) fn exchange(&mut self, frames: &[Vec<u8>], gate: &mut Gate) -> [Vec<Vec<u8>>; 2] {
         const MORE: Duration = Duration::from_millis(50);
         const ANY: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ impl Bench {
         }
     }
 
-    /// Sends `frames` in both directions, where each must arrive once, in order and unchanged.
+    /// Sends `frames` in both directions. Each must arrive once, in order and unchanged.
     pub(crate) fn crosses(&mut self, frames: &[Vec<u8>], gate: &mut Gate, how: &str) {
         let arrived = self.exchange(frames, gate);
         let heads = |frames: &[Vec<u8>]| -> Vec<(usize, String)> {
@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    /// How often a frame reaches the other side, by direction.
+    /// How many copies of a frame reach the other side, by direction.
     pub(crate) fn passes(&mut self, gate: &mut Gate) -> [usize; 2] {
         let frame = ethernet(&[], 0x88b5, &[7; 100]);
         let [up, down] = self.exchange(std::slice::from_ref(&frame), gate);
@@ -90,23 +90,23 @@ impl Bench {
     }
 }
 
-/// How frames get straight across.
+/// The program that redirects bypassed frames.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Across {
-    /// By the XDP program itself.
+    /// The XDP program itself.
     Xdp,
-    /// By the tc program beneath it.
+    /// The tc program beneath the XDP program.
     Tc,
 }
 
-/// Makes `host` the host of this thread.
+/// Moves this thread into the network namespace of `host`.
 pub(crate) fn enter(host: &Host) {
     let namespace = host.run(|| File::open("/proc/thread-self/ns/net").unwrap());
     // SAFETY: takes no pointers; only this thread changes its namespace.
     assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
 }
 
-/// An end of the cable, for frames made by hand.
+/// An end of the cable, for crafted frames.
 pub(crate) struct Raw {
     pub(crate) pool: PacketPool,
     pub(crate) memory: PacketMemory,
@@ -131,7 +131,7 @@ impl Raw {
         assert_eq!(self.port.counters().sent, before + 1);
     }
 
-    /// Adds the frames of ours that are there, those with our source address.
+    /// Appends the test's frames that have arrived, recognised by their source address.
     pub(crate) fn receive_into(&mut self, frames: &mut Vec<Vec<u8>>) {
         while let Some(packet) = self.port.receive(&mut self.pool, tidegate_core::Time::ZERO) {
             let frame = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
@@ -145,7 +145,7 @@ impl Raw {
 
 pub(crate) const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// A frame to everyone.
+/// A broadcast frame.
 pub(crate) fn ethernet(tags: &[u32], kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = [[0xff; 6], OURS].concat();
     tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
@@ -162,7 +162,7 @@ pub(crate) fn wire_config(clock: &Monotonic) -> WireConfig {
     WireConfig { timeout: TIMEOUT, epoch: clock.origin(), tc: Tc::default() }
 }
 
-/// A gateway that forwards when it is told to.
+/// A gateway that forwards on request.
 pub(crate) struct Gate {
     pub(crate) clock: Monotonic,
     pub(crate) memory: PacketMemory,
@@ -173,7 +173,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// None at all.
+    /// No gateway.
     pub(crate) fn absent() -> Self {
         let memory = PacketMemory::new(PACKETS, 2_048).unwrap();
         Self {
@@ -233,7 +233,7 @@ impl Gate {
     }
 }
 
-/// Every kind of frame a wire carries.
+/// Every kind of frame that a wire carries.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let fill = |len| (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect::<Vec<u8>>();
     let v4 = [

@@ -1,4 +1,4 @@
-//! Hosts on virtual cables: each a thread in a network namespace of its own, gone when it ends.
+//! Hosts on virtual cables: each is a thread in its own network namespace, and ends with it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,12 +19,12 @@ use tidegate_dataplane::{
 /// A host.
 pub(crate) struct Host {
     jobs: Sender<Box<dyn FnOnce() + Send>>,
-    /// The thread whose network namespace it is.
+    /// The thread that owns the network namespace.
     thread: i32,
 }
 
 impl Host {
-    /// A host without interfaces, if the process may make one.
+    /// A host without interfaces; fails if the process may not create a namespace.
     pub(crate) fn new() -> io::Result<Self> {
         let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (born, ready) = mpsc::channel();
@@ -43,14 +43,15 @@ impl Host {
         Ok(host)
     }
 
-    /// What `job` returns when run there; threads it starts are there as well.
+    /// Runs `job` in the host and returns its result. Threads that it starts are in the host as
+    /// well.
     pub(crate) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
         let (sender, result) = mpsc::channel();
         self.jobs.send(Box::new(move || sender.send(job()).unwrap())).unwrap();
         result.recv().expect("the job panicked")
     }
 
-    /// Runs `job` there at the same time.
+    /// Runs `job` in the host concurrently.
     pub(crate) fn spawn<R: Send + 'static>(
         &self,
         job: impl FnOnce() -> R + Send + 'static,
@@ -58,7 +59,7 @@ impl Host {
         self.run(move || thread::spawn(job))
     }
 
-    /// What `ip` says there.
+    /// The output of an `ip` command in the host.
     pub(crate) fn ip(&self, arguments: &str) -> String {
         let arguments = arguments.to_owned();
         self.run(move || {
@@ -68,7 +69,7 @@ impl Host {
         })
     }
 
-    /// Waits until `interface` carries frames: the kernel silently loses those sent before.
+    /// Waits until `interface` carries frames. The kernel silently drops earlier ones.
     pub(crate) fn wait_for(&self, interface: &str) {
         for _ in 0..1_000 {
             if self.ip(&format!("-o link show {interface}")).contains("state UP") {
@@ -87,11 +88,11 @@ pub(crate) struct Network {
     pub(crate) server: Host,
 }
 
-/// Addresses of the server, for both versions.
+/// Addresses of the server, for both IP versions.
 pub(crate) const SERVER: [&str; 2] = ["10.7.0.2", "fd07::2"];
 
 impl Network {
-    /// Cabled and addressed; says why on the terminal if this process may not.
+    /// The network with cables and addresses. If the process may not create it, prints why.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let hosts = || Ok::<_, io::Error>([Host::new()?, Host::new()?, Host::new()?]);
         let [client, gateway, server] = match hosts() {
@@ -115,13 +116,14 @@ impl Network {
         Some(Self { client, gateway, server })
     }
 
-    /// Forwards between the ports until the answer is dropped.
+    /// Forwards between the ports until the returned value is dropped.
     pub(crate) fn forward(&self) -> Forwarding {
         let (sender, ready) = mpsc::channel();
         let waits = Arc::new(AtomicU32::new(0));
         let counted = waits.clone();
         let thread = self.gateway.spawn(move || {
-            // Not ahead of the tests that run at the same time, but in order.
+            // Without real-time priority, which would delay tests that run at the same time, but
+            // pinned to a processor to keep the order.
             assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
             let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
             let open = |name| -> Box<dyn Port> {
@@ -140,7 +142,7 @@ impl Network {
 
 const PACKETS: u32 = 1_024;
 
-/// The host's clock, and how often it was waited on.
+/// The host's clock, with a counter of waits.
 struct Counting(Monotonic, Arc<AtomicU32>);
 
 impl Clock for Counting {
@@ -162,7 +164,7 @@ impl Clock for Counting {
 /// A running forwarder.
 pub(crate) struct Forwarding {
     pub(crate) remote: Remote<Watch>,
-    /// How often the loop has gone to sleep.
+    /// Number of times at which the loop has gone to sleep.
     pub(crate) waits: Arc<AtomicU32>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -181,14 +183,14 @@ impl Drop for Forwarding {
     }
 }
 
-/// The bare forwarder, and what it saw pass.
+/// The bare forwarder, with statistics of forwarded packets.
 pub(crate) struct Watch {
     bare: Bare,
     pub(crate) longest: u32,
     pub(crate) most_segments: u16,
-    /// Mark congestion on every packet that can be, and halve every window.
+    /// Marks congestion on every ECN-capable packet, and halves every window.
     pub(crate) rewrite: bool,
-    /// Super-packets are to be cut.
+    /// Super-packets are to be split.
     pub(crate) cuts: bool,
     pub(crate) rewritten: u32,
 }

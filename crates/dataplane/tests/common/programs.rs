@@ -54,8 +54,8 @@ impl Foreign {
     }
 }
 
-/// A program attached by a link, as in commit ae462d3. This value holds the link instead of a pin, which
-/// looks to other processes like a pin in another mount namespace.
+/// A program attached by a link, as in commit ae462d3. This value holds the link in place of a pin.
+/// To other processes, it looks like a pin in another mount namespace.
 pub(crate) struct Former {
     life: Array<MapData, u64>,
     _link: FdLink,

@@ -68,7 +68,7 @@ fn time(seconds: i64, nanos: i64) -> Duration {
 pub(super) struct Look {
     directory: PathBuf,
     itself: Version,
-    /// Where the marker is, its version, and its content. Without markers: none.
+    /// Path, version and content of the marker; `None` if markers are not used.
     marker: Option<(PathBuf, Version, Vec<u8>)>,
     commit: Commit,
 }

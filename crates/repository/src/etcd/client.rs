@@ -231,7 +231,7 @@ async fn body(response: Response<'_>, limit: usize) -> Result<Vec<u8>, Failure> 
     })
 }
 
-/// Whether another token may help.
+/// Returns `true` if another token may help.
 fn outdated(error: &ErrorBody) -> bool {
     error.code == UNAUTHENTICATED || error.message.contains("revision of auth store is old")
 }

@@ -60,7 +60,7 @@ impl Credentials {
     }
 }
 
-/// Whether other credentials may help.
+/// Returns `true` if other credentials may help.
 pub(super) fn of_credentials(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Refused | FaultKind::Untrusted)
 }

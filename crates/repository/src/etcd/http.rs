@@ -76,7 +76,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether it needs TLS.
+    /// Returns `true` if it needs TLS.
     pub(super) fn is_https(&self) -> bool {
         self.tls.is_some()
     }
@@ -94,7 +94,7 @@ impl Endpoint {
             .within(CONNECT, "a connection", TcpStream::connect((&*self.host, self.port)))
             .await?;
         let stream = stream.map_err(|error| self.fault(&error))?;
-        // Only delays are at stake: a request goes out in one write.
+        // Without it, requests are only slower: a request is sent in one write.
         let _ = stream.set_nodelay(true);
         let (Some(name), Some(config)) = (&self.tls, config) else {
             return self.over(stream).await;
@@ -110,7 +110,7 @@ impl Endpoint {
     ) -> Result<Connection, Fault> {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, driver) = handshake.map_err(|error| self.fault(&error))?;
-        // Its errors reach the request that is under way.
+        // Its errors reach the current request.
         let driver = tokio::spawn(async move {
             let _ = driver.await;
         });

@@ -192,7 +192,7 @@ pub(super) struct PutRequest {
 #[derive(Debug, Deserialize)]
 pub(super) struct Written {
     pub(super) header: Header,
-    /// Whether the conditions held.
+    /// `true` if the conditions held.
     #[serde(default)]
     pub(super) succeeded: bool,
 }
@@ -258,7 +258,7 @@ pub(super) struct WatchAnswer {
     pub(super) created: bool,
     #[serde(default)]
     pub(super) canceled: bool,
-    /// Where history begins, if the watch was to begin before that.
+    /// Start of the remaining history, if the watch was to begin earlier.
     #[serde(default)]
     pub(super) compact_revision: Number,
     #[serde(default)]

@@ -143,7 +143,8 @@ pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Resu
     }
 }
 
-/// Whether a field belongs to a whole policy file and not to one item. A policy has fields `class` and `trunk` too.
+/// Returns `true` for a field of a whole policy file, which no single item has. A policy has fields
+/// `class` and `trunk` too.
 fn document(field: &str, value: &Value) -> bool {
     match ItemKind::of_word(field) {
         Some(ItemKind::Policy) => true,

@@ -113,7 +113,7 @@ impl<'a> Push<'a> {
         Ok(revision(at, &digest))
     }
 
-    /// Deletions of the keys that are not wanted. A key that is none of ours is an error, since no gateway would
+    /// Deletions of the keys that are not wanted. A foreign key is an error, since no gateway would
     /// read the set.
     async fn stale(&self, client: &mut Client<'_>) -> Result<Vec<Operation>, Fault> {
         let limits = Limits { size: LONGEST_LIST, policies: usize::MAX };
@@ -256,7 +256,7 @@ fn batches(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
     batches
 }
 
-/// Whether `more` small operations fit into a transaction too.
+/// Returns `true` if `more` small operations also fit into the transaction.
 fn has_room(batch: &[Operation], more: usize) -> bool {
     let size: usize = batch.iter().map(Operation::size).sum();
     batch.len() + more <= MOST_OPERATIONS && size <= LONGEST_BATCH
@@ -295,7 +295,8 @@ const LONGEST_BATCH: usize = 1024 * 1024;
 /// Bytes of the keys that are there before a push. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// How long a lock outlives its push. Chosen: a third, after which it is extended, and two answers of 5 s.
+/// Lifetime of a lock after its push has ended. Chosen: a third, after which it is extended, and
+/// two answers of 5 s.
 const LEASE: Duration = Duration::from_secs(20);
 
 /// For messages about answers without keys.

@@ -19,7 +19,7 @@ use super::json::{Base64, Header, KeyValue, Number, RangeAnswer, RangeRequest};
 use super::keys::{self, Holds, Keys, Range, shown};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// How much may be read.
+/// Limits of a reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Bytes of keys and values.

@@ -133,7 +133,7 @@ struct State {
     read: u64,
     /// First and last change that are not read.
     burst: Option<(Instant, Instant)>,
-    /// When an unsteady set is read again without a change.
+    /// Time at which an unsteady set is read again without a change.
     again: Option<Instant>,
     /// A change that a look found and the watch had not shown.
     missed: u64,
@@ -149,7 +149,7 @@ impl State {
         }
     }
 
-    /// When the changes are to be read.
+    /// Time at which the changes are to be read.
     fn due(&self) -> Option<Instant> {
         let changes = self.burst.map(|(first, last)| (last + QUIET).min(first + LONGEST_BURST));
         changes.into_iter().chain(self.again).min()
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-/// Whether the next commit mends a fault, not the next connection.
+/// Returns `true` if only the next commit can repair the fault, and not the next connection.
 fn of_content(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -275,7 +275,7 @@ impl<'a> Lines<'a> {
         Ok(self.answer(client).await?.1)
     }
 
-    /// The next line: whether it says that a watch is created, and its newest change.
+    /// The next line: `true` if it confirms a new watch, and its newest change.
     async fn answer(&mut self, client: &Client<'_>) -> Result<(bool, u64), Fault> {
         let line = self.line(client).await?;
         let parsed: Result<WatchLine, _> = serde_json::from_slice(&line);

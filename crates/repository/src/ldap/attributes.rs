@@ -68,8 +68,8 @@ const fn row(
 
 /// Every field. A number is never used again for another attribute.
 ///
-/// Where RFC 3703 or RFC 4104 has an attribute too (`standard.rs`, `filter.rs`), the attribute here keeps only the
-/// values that theirs cannot express.
+/// If RFC 3703 or RFC 4104 also has an attribute (`standard.rs`, `filter.rs`), the one here keeps
+/// only values that the standard one cannot express.
 pub(super) const FIELDS: &[Field] = &[
     row(&[Policy], "mode", "tgMode", 1),
     row(&[Policy, Class], "priority", "tgPriority", 2),

@@ -1,9 +1,10 @@
 //! The conditions of a policy rule as one `match`.
 //!
-//! A rule has filters itself, or condition associations that have them: in disjunctive normal form (OR of groups
-//! of ANDed conditions) or conjunctive normal form (AND of groups of ORed conditions). A `match` is an AND of fields,
-//! each with a list of values. AND joins conditions on different fields. OR joins conditions that differ in one
-//! field. Everything else is refused with the reason.
+//! A rule has filters itself, or condition associations with filters. These form a disjunctive
+//! normal form (OR of groups of ANDed conditions) or a conjunctive one (AND of groups of ORed
+//! conditions). A `match` is an AND of fields, each with a list of values. AND joins conditions on
+//! different fields. OR joins conditions that differ in one field. Everything else is refused with
+//! the reason.
 //!
 //! Source: RFC 3703, sections 5.3 and 5.4; RFC 3060, section 6.3.
 //! Differs: a rule without a list type is in disjunctive normal form, the default of RFC 3060.

@@ -35,12 +35,12 @@ impl Entry {
         self.attributes.get(&attribute.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it has `attribute`.
+    /// Returns `true` if it has `attribute`.
     pub(super) fn has(&self, attribute: &str) -> bool {
         !self.values(attribute).is_empty()
     }
 
-    /// Whether it has the object class `class`.
+    /// Returns `true` if it has the object class `class`.
     pub(super) fn is_a(&self, class: &str) -> bool {
         let is = |value: &Vec<u8>| value.eq_ignore_ascii_case(class.as_bytes());
         self.values(OBJECT_CLASS).iter().any(is)

@@ -252,12 +252,12 @@ const fn classes(kind: ItemKind) -> &'static [&'static str] {
     }
 }
 
-/// Whether `entry` is one of those above all items of a kind.
+/// Returns `true` if `entry` is a container of all items of a kind.
 pub(super) fn is_container(entry: &Entry) -> bool {
     entry.is_a("organizationalUnit")
 }
 
-/// Whether `entry` is one of `items` (names in the form of [`key`]) or below one.
+/// Returns `true` if `entry` is one of `items` (names in the form of [`key`]) or below one.
 pub(super) fn belongs_to_items(entry: &Entry, items: &BTreeSet<String>) -> bool {
     let dn = key(&entry.dn);
     std::iter::successors(Some(&*dn), |dn| parent(dn)).any(|dn| items.contains(dn))

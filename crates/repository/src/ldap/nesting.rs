@@ -14,7 +14,7 @@ use crate::{Fault, FaultKind};
 pub(super) struct Nesting {
     /// Bytes so far.
     position: u64,
-    /// Where each open element ends, the outermost first.
+    /// Ends of the open elements, the outermost first.
     ends: Vec<u64>,
     /// Bytes of a primitive element that are still to come.
     content: u64,
@@ -118,7 +118,7 @@ impl Nesting {
     }
 }
 
-/// Whether `value`, the content of a control, can be parsed without harm.
+/// Returns `true` if the library can safely parse `value`, the content of a control.
 pub(super) fn check(value: &[u8]) -> Result<(), Fault> {
     let mut nesting = Nesting::default();
     nesting.follow(value)?;
@@ -134,9 +134,10 @@ fn as_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// The bit of a tag that says that its content is elements; X.690, section 8.1.2.5.
+/// The tag bit of a constructed element, which contains other elements; X.690, section 8.1.2.5.
 const CONSTRUCTED: u8 = 0x20;
-/// From this on, a length is the number of the bytes with the length; X.690, section 8.1.3.5.
+/// From this value on, a length byte holds the number of following length bytes; X.690, section
+/// 8.1.3.5.
 const LONG: u8 = 0x80;
 /// More bytes do not fit into 64 bits.
 const MOST_LENGTH_BYTES: u8 = 8;

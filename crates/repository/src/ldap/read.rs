@@ -1,16 +1,18 @@
 //! Reads the set that is committed now.
 //!
-//! A directory has no transactions and no history. So a set is read as it stands. Three conditions make it the set
-//! of its marker:
+//! A directory has no transactions and no history. So a set is read in its current state. Three
+//! conditions make it the set of its marker:
 //! 1. No change is being written: the root entry has no `tgPending`.
-//! 2. Nothing changed while marker and set were read: `contextCSN` is equal before and after. Where the server has
-//!    none, or somebody writes other entries, two readings give the same set, and the marker is read in between.
+//! 2. Nothing changed while marker and set were read: `contextCSN` is equal before and after. If
+//!    the server has none, or other entries are being written, two readings must give the same set,
+//!    with a reading of the marker in between.
 //! 3. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
 //!
-//! Otherwise the set is read again, [`TRIES`] times at most. Condition 3 holds for servers with `entryCSN` only.
+//! Otherwise the set is read again, [`TRIES`] times at most. Condition 3 holds for servers with
+//! `entryCSN` only.
 //!
 //! Source: RFC 2696 (pages); RFC 4533, section 4; draft-chu-ldap-csn (change sequence numbers).
-//! Differs: an entry that is removed without a marker is not noticed, as nothing is left of it.
+//! Differs: the removal of an entry without a marker is not noticed, as it leaves no trace.
 
 use std::time::Duration;
 
@@ -106,7 +108,7 @@ impl Reader {
         })
     }
 
-    /// Whether the root entry says that a set is complete.
+    /// Checks that the root entry marks the set as complete.
     fn complete(&self, root: &Root) -> Result<(), Fault> {
         if self.commit == Commit::EachChange {
             return Ok(());
@@ -125,7 +127,7 @@ impl Reader {
         }
     }
 
-    /// Whether no entry was written after the marker.
+    /// Checks that no entry was written after the marker.
     fn not_newer(&self, root: &Root, entries: &[Entry]) -> Result<(), Fault> {
         let (Commit::Marker, Some(marker)) = (self.commit, &root.csn) else { return Ok(()) };
         let csn = |entry: &Entry| entry.values(ENTRY_CSN).first().cloned();
@@ -264,10 +266,10 @@ const CONTEXT_CSN: &str = "contextCSN";
 const ATTRIBUTES: [&str; 2] = ["*", ENTRY_CSN];
 /// Entries in a page. A page of entries of 1 kB is 500 kB, small against the default `max_size`.
 const PAGE: i32 = 500;
-/// Readings of a set that does not hold still, over about a second.
+/// Number of readings of a changing set, over about a second.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time for all of it: twelve silences.
+/// Time limit of the whole reading: twelve silences.
 const WHOLE: Duration = Duration::from_secs(12 * ANSWER.as_secs());
 /// Hexadecimal digits of a digest: 64 bits tell sets apart.
 const DIGITS: usize = 16;

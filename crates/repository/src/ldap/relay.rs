@@ -24,7 +24,7 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// What a relay and its client share.
+/// The shared state of a relay and its client.
 #[derive(Clone)]
 pub(super) struct Gauge {
     left: Arc<AtomicU64>,

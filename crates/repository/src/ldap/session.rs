@@ -29,7 +29,7 @@ use super::relay::{self, Gauge};
 use crate::access::{self, Secret};
 use crate::{Fault, FaultKind};
 
-/// How to reach the servers of a source.
+/// Addresses and credentials for the servers of a source.
 pub(super) struct Servers {
     urls: Vec<Url>,
     tls: Option<Arc<ClientConfig>>,
@@ -164,7 +164,7 @@ fn parse(text: &str) -> Result<Url, Fault> {
     Ok(url)
 }
 
-/// Whether the server is this host.
+/// Returns `true` if the server is this host.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or("localhost").trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -252,7 +252,8 @@ impl Session {
             if message.is_ref() || message.is_intermediate() {
                 continue;
             }
-            // The server goes on at will otherwise: the library keeps what is not read.
+            // Without this limit, the server could send without end, and the library would keep it
+            // all.
             if found.replace(Entry::from(SearchEntry::construct(message))).is_some() {
                 return Err(Fault::new(
                     FaultKind::Protocol,
@@ -315,7 +316,7 @@ impl Session {
 
     /// Ends the session.
     pub(super) async fn close(mut self) {
-        // The connection is closed by dropping it even if the server does not hear of it.
+        // Dropping the connection closes it even if the server gets no message.
         let _ = tokio::time::timeout(ANSWER, self.ldap.unbind()).await;
     }
 }

@@ -18,10 +18,10 @@ pub(super) fn parse(text: &str) -> Value {
     inline_value(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Whether a string can stand for itself.
+/// Returns `true` if the string needs no quotes.
 ///
-/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain form for control
-/// characters.
+/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain
+/// form for control characters.
 fn is_plain(text: &str) -> bool {
     let kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
     kept && inline_value(text).is_none()

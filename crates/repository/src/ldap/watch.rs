@@ -1,11 +1,13 @@
 //! Waits for commits and proposes each.
 //!
-//! The server tells of changes: a search with the control of RFC 4533 in the mode refreshAndPersist stays open, on
-//! the root entry for markers, on all entries for `each-change`. Where the server lacks the control, the root entry
-//! is read every `poll`. A set is always read on a connection of its own (`read.rs`).
+//! The server reports changes: a search with the control of RFC 4533 in the mode refreshAndPersist
+//! stays open. It covers the root entry for markers, and all entries for `each-change`. If the
+//! server lacks the control, the root entry is read every `poll`. A set is always read on a
+//! connection of its own (`read.rs`).
 //!
 //! Source: RFC 4533, sections 1.3 and 3.4.
-//! Differs: the content that the control transfers is not used, only the news that something changed.
+//! Differs: the content that the control transfers is not used, only the news that something
+//! changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,13 +72,13 @@ impl State {
                         return Ok(());
                     }
                     if news.is_for_now() {
-                        // What changed before the server was asked is found by reading again.
+                        // Reading again finds changes from before the search began.
                         news = News::open(&mut session, reader).await?;
                         continue;
                     }
                     None
                 }
-                // The server is at fault, not its content: begin again with a new connection.
+                // The server is at fault, not its content, so start over with a new connection.
                 Err(fault) if lasts(fault.kind) => return Err(fault),
                 Err(fault) => {
                     self.fault(fault).await;
@@ -149,7 +151,7 @@ impl State {
     }
 }
 
-/// Whether a fault is of the server, so that waiting for its news is of no use.
+/// Returns `true` if the server is at fault, so waiting for its news is useless.
 const fn lasts(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -163,7 +165,7 @@ enum News {
     Pushed(Box<SearchStream<'static, &'static str, Vec<&'static str>>>),
     /// The marker that was seen last.
     Polled(Option<String>),
-    /// The same while there is no root entry that could be watched.
+    /// The root entry does not exist yet, so polling replaces the search for now.
     Absent,
 }
 
@@ -213,7 +215,7 @@ impl News {
         }
     }
 
-    /// Whether the server has to be asked again once there is a root entry.
+    /// Returns `true` if a search must be opened once there is a root entry.
     const fn is_for_now(&self) -> bool {
         matches!(self, Self::Absent)
     }
@@ -273,7 +275,7 @@ fn marker(entry: &Entry) -> Result<Option<String>, Fault> {
     Ok(entry.text(GENERATION)?.map(str::to_owned))
 }
 
-/// Whether `message` says that the content is complete and changes follow.
+/// Returns `true` if `message` reports that the content is complete and changes follow.
 fn is_refreshed(message: ResultEntry) -> Result<bool, Fault> {
     for value in message.0.clone().expect_constructed().into_iter().flatten() {
         if value.id == SYNC_INFO

@@ -69,7 +69,7 @@ pub(super) async fn push(
     commit(session, &root, &token).await
 }
 
-/// Whether `after` has the items of `expected` and no others.
+/// Checks that `after` has the items of `expected` and no others.
 fn verify(base: &str, expected: &[&Entry], after: &[Entry]) -> Result<(), Fault> {
     let after: BTreeMap<_, _> = after.iter().map(|entry| (key(&entry.dn), entry)).collect();
     let same = |entry: &&&Entry| {

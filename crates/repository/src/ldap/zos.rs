@@ -11,13 +11,13 @@
 //! | `OutgoingTOS`, `DiffServOutProfileTransmittedTOSByte` (eight binary digits) | `mark.in`, `mark.out` |
 //! | `FlowServiceType`, `DiffServExcessTrafficTreatment` | `action` |
 //!
-//! `ControlledLoad` is policed and marked, `Guaranteed` is shaped. Excess traffic is dropped (`Drop`), sent as best
-//! effort (`BestEffort`), or shaped (`Shape`). Names may begin with `ibm-`.
+//! `ControlledLoad` is policed and marked, `Guaranteed` is shaped. Excess traffic is dropped
+//! (`Drop`), sent as best effort (`BestEffort`), or shaped (`Shape`). Names may begin with `ibm-`.
 //!
-//! Source: `aggregates`, section 6; AIX 7.1, Networks, "IBM SecureWay Directory Server policy loads" and "QoS
-//! policy specification"; z/OS 2.1 Communications Server, "PolicyAction statement".
-//! Differs: everything else that would change what happens to packets is refused, with the name of the attribute:
-//! rates of single connections, limits on connections, marks with `shape`, marks without a rate.
+//! Source: `aggregates`, section 6; AIX 7.1, Networks, "IBM SecureWay Directory Server policy
+//! loads" and "QoS policy specification"; z/OS 2.1 Communications Server, "PolicyAction statement".
+//! Differs: other attributes that affect packets are refused by name. These are rates of single
+//! connections, limits on connections, marks with `shape`, and marks without a rate.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ use super::filter;
 use super::index::Index;
 use crate::Fault;
 
-/// The policy that `rule` and its service category are.
+/// Converts `rule` and its service category to a policy.
 pub(super) fn read(rule: &Entry, index: &Index) -> Result<Item, Fault> {
     let rule = &plain(rule);
     known(rule, &RULE_ATTRIBUTES)?;

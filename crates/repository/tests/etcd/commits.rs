@@ -1,4 +1,4 @@
-//! Which sets a watcher gets, and when.
+//! The sets that a watcher gets, and their times.
 
 use std::time::Duration;
 

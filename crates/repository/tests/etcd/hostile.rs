@@ -1,4 +1,4 @@
-//! Servers that are slow, silent, wrong or endless, and what they cost.
+//! Servers that are slow, silent, wrong or endless, and the limits of their cost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ async fn copy(
     }
 }
 
-/// What a false server answers.
+/// The answers of a false server.
 enum Reply {
     /// A whole answer of this status.
     Whole(u16, String),
@@ -180,8 +180,8 @@ fn line(result: Value) -> Vec<u8> {
     format!("{}\n", json!({ "result": result })).into_bytes()
 }
 
-/// Kills: a limit that is looked at when all is read. What the server may send beyond `max_size` is base64 (4/3),
-/// and what sockets hold.
+/// Kills: a limit that is checked after the whole answer. The server may send more than `max_size`
+/// because of base64 (4/3) and the buffers of sockets.
 #[tokio::test]
 async fn an_answer_without_end_is_cut_off_at_max_size() {
     let server = False::start(|_, request, _| match request["range_end"].as_str() {

@@ -1,7 +1,8 @@
-//! The etcd repository against a real server, and against servers that do what a real one does not.
+//! The etcd repository against a real server, and against fake servers with faults that a real one
+//! does not have.
 //!
-//! Each test starts a server of its own on loopback and ends it by its process. Silence and slowness run in virtual
-//! time.
+//! Each test starts a server of its own on loopback and ends it by its process. Silence and
+//! slowness run in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
 

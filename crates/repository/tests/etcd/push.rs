@@ -1,4 +1,4 @@
-//! Pushes of every size, and what is in force when they end half-way.
+//! Pushes of every size, and the committed set after an interrupted push.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     assert!(server.get("/t/push").await.is_none());
 }
 
-/// Kills: a lock that is not asked for in each transaction; no lock.
+/// Kills: a lock that is not checked in each transaction; no lock.
 #[tokio::test]
 async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
     let Some(server) = Etcd::start().await else { return };
@@ -79,7 +79,7 @@ async fn a_push_goes_on_at_the_next_member_with_its_lock() {
     assert_eq!(held(&source.pull().await.unwrap()), set(0, 1000));
 }
 
-/// Kills: transactions that do not ask for the lock.
+/// Kills: transactions that do not check the lock.
 #[tokio::test]
 async fn a_push_that_lost_its_lock_ends() {
     let Some(server) = Etcd::start().await else { return };

@@ -196,8 +196,8 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[tag, 0x84][..], &length, content].concat()
 }
 
-/// Kills: a limit on finished messages only, which one endless message never reaches; a parser that calls itself for
-/// each of 20,000 levels, which ends the program.
+/// Kills: a limit on finished messages only, which one endless message never reaches. A parser that
+/// calls itself for each of 20,000 levels, which ends the program.
 #[test]
 fn a_hostile_server_is_cut_off() {
     // SearchResultEntry for message 1 with the name "a" and no attributes.

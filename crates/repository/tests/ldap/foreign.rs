@@ -41,7 +41,7 @@ fn table_1_as_ldif_is_table_1_as_toml() {
         assert_eq!(sorted(&written), order(parse(&file.to_string())));
         let part = Part { origin: "table1.toml".to_owned(), text: example("table1.toml") };
         assert_eq!(canonical(&written.parts).unwrap(), canonical(&[part]).unwrap());
-        // What `push` writes for the file is what the example says.
+        // The entry that `push` writes for the file equals the example.
         let before = server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN");
         repository.push(parse(&file.to_string())).await.unwrap();
         assert_eq!(server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN"), before);

@@ -124,7 +124,7 @@ impl Server {
         assert!(child.wait().unwrap().success(), "{ldif}");
     }
 
-    /// What `ldapsearch` finds at the entry `dn`.
+    /// The output of `ldapsearch` for the entry `dn`.
     pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
         let output = Command::new("ldapsearch")
             .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
@@ -230,7 +230,7 @@ pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     }
 }
 
-/// Whether the lines ask for TLS; the certificates are then made.
+/// Returns `true` if the lines request TLS; makes the certificates in this case.
 fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     let wanted = lines.contains("# tls");
     if wanted {

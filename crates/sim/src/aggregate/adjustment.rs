@@ -1,4 +1,4 @@
-//! The rate adjuster of an aggregate gateway, and the rounds that it has decided.
+//! The rate adjuster of an aggregate gateway, and a record of its rounds.
 
 use tidegate_core::itcp::{Config, Decisions, Most, RateAdjuster, Seen};
 use tidegate_core::random::Random;
@@ -8,16 +8,16 @@ use crate::draw::real;
 use crate::series::seconds;
 use crate::table::Table;
 
-/// A rate adjuster, and its record.
+/// A rate adjuster with its record.
 pub(crate) struct Adjustment {
     config: Config,
-    /// Once the aggregate connection is open.
+    /// `None` until the aggregate connection is open.
     adjuster: Option<RateAdjuster>,
     decisions: Decisions,
     record: Record,
 }
 
-/// The rounds that have ended, as columns.
+/// The completed rounds, as columns.
 #[derive(Default)]
 struct Record {
     times: Vec<f64>,
@@ -44,8 +44,8 @@ impl Adjustment {
         self.adjuster.insert(RateAdjuster::new(&self.config, random, now)).weight()
     }
 
-    /// When it is called next, as seen at `now`. While the number of connections bounds the weight, it is called in
-    /// each sampling interval.
+    /// Time of the next call, as seen at `now`. The adjuster is called in each sampling interval
+    /// while the number of connections bounds the weight.
     pub(crate) fn due(&self, now: Time) -> Option<Time> {
         let due = self.adjuster.as_ref()?.poll_timeout();
         Some(match self.config.most {
@@ -54,7 +54,7 @@ impl Adjustment {
         })
     }
 
-    /// Its time has come. Returns the weight if it changed.
+    /// Calls the adjuster. Returns the weight if it changed.
     pub(crate) fn call(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
         let adjuster = self.adjuster.as_mut()?;
         let changed = adjuster.handle_timeout(now, seen);
@@ -62,7 +62,7 @@ impl Adjustment {
         changed
     }
 
-    /// Records the round that ended at `now`, if one did.
+    /// Records the round that ended at `now`, if any.
     fn note(&mut self, now: Time) {
         let Some(report) = self.adjuster.as_ref().map(RateAdjuster::report) else { return };
         let (before, after) = (self.decisions, report.decisions);

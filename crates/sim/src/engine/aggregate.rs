@@ -1,4 +1,4 @@
-//! Aggregate gateways at work: local connections in, one aggregate connection out.
+//! Aggregate gateways in the engine: many local connections in, one aggregate connection out.
 
 use tidegate_core::itcp::Seen;
 use tidegate_core::random::Random;
@@ -39,7 +39,8 @@ impl<A: Agenda> Engine<'_, A> {
         Some((index(self.group_of(it.flow).carrier?), it.file?))
     }
 
-    /// The gateway reads what it has room for at its end of a local connection. After the last byte it closes.
+    /// The gateway reads as much from its end of a local connection as fits. After the last byte it
+    /// closes.
     pub(super) fn take_in(&mut self, id: EndId) {
         let Some((gateway, file)) = self.file_of(id.stream()) else { return };
         let end = self.streams.end_mut(id);
@@ -69,7 +70,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The queue of a gateway has changed: its aggregate connection sends what it may.
+    /// The queue of a gateway has changed, so its aggregate connection may send.
     fn attend_aggregate(&mut self, gateway: usize) {
         match self.aggregates[gateway].stream {
             Some(stream) => self.send_what_may(EndId::new(stream, 0)),
@@ -77,8 +78,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Sends what the aggregate connection may send, a segment of each waiting file in turn. Stopped files are
-    /// read as room appears, and their clients hear of it afterwards.
+    /// Sends the segments that the aggregate connection may send, one of each waiting file per
+    /// round. Reads stopped files as room appears; their clients get the resulting ACKs afterwards.
     pub(super) fn transmit_aggregate(&mut self, id: EndId) {
         let Some(gateway) = self.gateway_of(id.stream()) else { return };
         let mut resumed = Vec::new();
@@ -111,7 +112,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Reads stopped files, a segment of each in turn, while the queue has room.
+    /// Reads stopped files, one segment each per round, while the queue has room.
     fn resume(&mut self, gateway: usize, resumed: &mut Vec<EndId>) {
         while let Some((file, stream, room)) = self.aggregates[gateway].resume() {
             let id = EndId::new(stream, 1);
@@ -133,7 +134,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.aggregates[gateway].deliver(self.now, bytes, &mut self.transfers);
     }
 
-    /// Whether the ACKs at an end of a local connection are kept back now. Handshakes are not.
+    /// Returns `true` if the ACKs at this end of a local connection are withheld now. Handshakes
+    /// are not withheld.
     pub(super) fn withholds(&mut self, id: EndId) -> bool {
         let Some((gateway, _)) = self.file_of(id.stream()) else { return false };
         let withheld = &mut self.aggregates[gateway].withheld;
@@ -145,7 +147,7 @@ impl<A: Agenda> Engine<'_, A> {
         is_kept
     }
 
-    /// A gateway does what is due.
+    /// Calls a gateway that is due.
     pub(super) fn gateway_due(&mut self, gateway: u32) {
         if self.aggregates[index(gateway)].sample_due <= self.now {
             self.aggregates[index(gateway)].sample_due = self.now + SAMPLE_EVERY;
@@ -159,7 +161,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.arm_gateway(gateway);
     }
 
-    /// The aggregate connection is open: its adjuster begins to measure.
+    /// The aggregate connection is open, so its adjuster starts measuring.
     fn begin_adjuster(&mut self, gateway: u32) {
         let it = &mut self.aggregates[index(gateway)];
         let name = &self.groups[index(self.flows[index(it.flow)].group)].traffic.name;
@@ -171,7 +173,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Lets the adjuster see the gateway.
+    /// Calls the adjuster with the current state of the gateway.
     fn adjust(&mut self, gateway: u32) {
         let it = &self.aggregates[index(gateway)];
         let Some(stream) = it.stream.filter(|_| it.adjuster.is_some() && !it.failed) else {
@@ -203,7 +205,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Sets when a gateway is called next.
+    /// Schedules the next call of a gateway.
     pub(super) fn arm_gateway(&mut self, gateway: u32) {
         let it = &self.aggregates[index(gateway)];
         let adjuster = it.adjuster.as_ref().and_then(|adjuster| adjuster.due(self.now));
@@ -229,8 +231,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// A connection has failed: if it is a local one, its gateway carries only the bytes it has read. Returns
-    /// whether a transfer is lost.
+    /// A connection has failed. If it is a local one, its gateway carries only the bytes it has
+    /// read. Returns `true` if a transfer is lost.
     pub(super) fn loses(&mut self, stream: u32) -> bool {
         let Some((gateway, file)) = self.file_of(stream) else { return true };
         let it = self.streams.get_mut(stream);
@@ -242,7 +244,7 @@ impl<A: Agenda> Engine<'_, A> {
     ///
     /// # Panics
     ///
-    /// Panics if they do not.
+    /// Panics if bytes are missing.
     pub(super) fn check_aggregates(&self) {
         for aggregate in &self.aggregates {
             aggregate.check();
@@ -261,7 +263,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// When every aggregate gateway begins.
+    /// Schedules the first call of every aggregate gateway.
     pub(super) fn begin_gateways(&mut self) {
         for gateway in 0..number(self.aggregates.len()) {
             self.arm_gateway(gateway);

@@ -13,17 +13,17 @@ use crate::routes::index;
 use crate::scenario::{Distribution, Kind};
 use crate::stream::{EndId, Reader, Stream};
 
-/// Where the application of a flow is.
+/// State of the application of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct App {
-    /// The connection it uses now.
+    /// The connection in use.
     pub(crate) stream: Option<u32>,
-    /// Writes of a trace that were made.
+    /// Number of writes of a trace already made.
     written: usize,
 }
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Lets the application of a flow do what is due.
+    /// Calls the application of a flow that is due.
     pub(super) fn app(&mut self, flow: u32) {
         if self.stops_at(flow).is_some_and(|stop| self.now >= stop) {
             return self.stop(flow);
@@ -64,7 +64,7 @@ impl<A: Agenda> Engine<'_, A> {
         group.traffic.stop.map(|stop| Time::ZERO + stop)
     }
 
-    /// The application of `flow` has something to do at `at`, or when it is to stop.
+    /// Schedules the application of `flow` at `at`, or at its stop if that is earlier.
     fn wake(&mut self, flow: u32, at: Time) {
         let at = self.stops_at(flow).map_or(at, |stop| at.min(stop));
         if at < Time::MAX {
@@ -72,7 +72,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Offers nothing more; what was offered is still sent.
+    /// Stops offering data. Data already offered is still sent.
     fn stop(&mut self, flow: u32) {
         let Some(stream) = self.flows[index(flow)].app.stream else { return };
         let end = self.sender(stream);
@@ -108,7 +108,7 @@ impl<A: Agenda> Engine<'_, A> {
         stream
     }
 
-    /// Hands over `bytes` to be sent from side 0 as one transfer, which `last` ends the connection.
+    /// Writes `bytes` at side 0 as one transfer. With `last`, the connection ends after it.
     fn hand_over(&mut self, flow: u32, stream: u32, bytes: u64, last: bool) {
         let now = self.now;
         let carrier = self.groups[index(self.flows[index(flow)].group)].carrier;
@@ -151,10 +151,10 @@ impl<A: Agenda> Engine<'_, A> {
         self.wake(flow, Time::MAX);
     }
 
-    /// A client asks for an answer.
+    /// A client requests an answer.
     fn ask(&mut self, flow: u32, request: Distribution<Bytes>, answer: Distribution<Bytes>) {
         let (request, answer) = (self.draw(flow, request).0, self.draw(flow, answer).0);
-        // Through relays, the client is the receiver of the last.
+        // Through relays, the client is the receiver of the last connection.
         let last = self.last_of(flow);
         let stream = self.open(last, 1);
         let it = self.streams.get_mut(stream);
@@ -188,7 +188,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// All that an end waited for is here.
+    /// An end has received all expected bytes.
     pub(super) fn complete(&mut self, id: EndId) {
         let (flow, size) = (self.streams.get(id.stream()).flow, self.streams.get(id.stream()).size);
         let asker = self.first_of(flow);
@@ -217,7 +217,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.wake(flow, self.now + pause);
     }
 
-    /// All that was handed over at side 0 is acknowledged.
+    /// All data written at side 0 is acknowledged.
     pub(super) fn all_acknowledged(&mut self, stream: u32) {
         let flow = self.streams.get(stream).flow;
         let group = self.flows[index(flow)].group;
@@ -226,7 +226,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// A connection has ended before its time.
+    /// A connection has failed before its transfer was complete.
     pub(super) fn failed(&mut self, number: u32) {
         if std::mem::replace(&mut self.streams.get_mut(number).failed, true) {
             return;
@@ -257,10 +257,10 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// One end of a connection is closed; once both are, its number is free.
+    /// One end of a connection is closed. The number of the connection is free once both are.
     pub(super) fn closed(&mut self, number: u32) {
         let stream = self.streams.get_mut(number);
-        // Who never heard of the connection will not hear of its end.
+        // An end that never received a segment will not notice the end of the connection.
         for end in &mut stream.ends {
             end.endless = false;
             end.tcp.close();
@@ -286,9 +286,9 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// Checks the byte counts of a stream. Bytes written are those acknowledged and those in flight. Bytes read,
-/// or still to be read, were written before. A receiver with optimistic ACKs may have acknowledged somewhat
-/// more than arrived.
+/// Checks the byte counts of a stream. Bytes written are those acknowledged and those in flight.
+/// Bytes read, or still to be read, were written before. A receiver with optimistic ACKs may have
+/// acknowledged slightly more bytes than arrived.
 ///
 /// # Panics
 ///
@@ -311,7 +311,7 @@ pub(super) fn check_bytes(stream: &Stream) {
     }
 }
 
-/// The lower half.
+/// The lower 32 bits.
 fn low(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)
 }

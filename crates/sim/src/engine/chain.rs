@@ -1,10 +1,11 @@
 //! Relays of traffic with many connections, or with many transfers on one.
 //!
-//! - `arrivals` and `on-off` with `reconnect`: when the relay's end of a connection is established, the relay opens
-//!   the next connection for it.
-//! - `web`: the client is the last receiver. It opens the last connection, and the relay opens the one before. The
-//!   request goes up, and the answer comes down.
-//! - `on-off` on one connection, and `trace`: one connection each, and the bounds of transfers are remembered.
+//! - `arrivals` and `on-off` with `reconnect`: when the relay's end of a connection is established,
+//!   the relay opens the next connection for it.
+//! - `web`: the client is the last receiver. It opens the last connection, and the relay opens the
+//!   one before. Requests travel from the client, answers from the server.
+//! - `on-off` on one connection, and `trace`: one connection each. The engine records where each
+//!   transfer ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +17,7 @@ use crate::routes::index;
 use crate::stream::{EndId, Reader, Stream};
 
 impl<A: Agenda> Engine<'_, A> {
-    /// How the relays of `flow` hand on.
+    /// The kind of chain by which relays forward `flow`.
     pub(super) fn chain(&self, flow: u32) -> Chain {
         self.groups[index(self.flows[index(flow)].group)].chain
     }
@@ -72,7 +73,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The first connection of a chain has begun a transfer that ends at `part.at`.
+    /// The first connection of a chain has begun a transfer that ends at offset `part.at`.
     pub(super) fn promise_on(&mut self, mut flow: u32, part: Part) {
         if self.chain(flow) != Chain::Parts {
             return;
@@ -85,7 +86,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The receiver of a relay's connection has read `received` bytes in all.
+    /// The receiver of a relay's connection has read `received` bytes in total.
     pub(super) fn complete_parts(&mut self, flow: u32, received: u64) {
         let Some(parts) = self.parts_of.get_mut(&flow) else { return };
         while let Some(part) = parts.pop_front_if(|part| part.at <= received) {
@@ -93,7 +94,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// A connection is closed: the next one of its chain goes on alone.
+    /// A connection is closed; the next one of its chain continues alone.
     pub(super) fn unlink(&mut self, stream: u32) {
         for side in [0, 1] {
             if let Some(other) = self.streams.get_mut(stream).other[side].take() {
@@ -102,11 +103,12 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Checks that a relay has written what it has read, both ways, for connections that are linked.
+    /// For linked connections, checks that a relay has written all bytes that it has read, in both
+    /// directions.
     ///
     /// # Panics
     ///
-    /// Panics if it has not: then the relay is wrong.
+    /// Panics if it has not, which is an error of the relay.
     pub(super) fn check_link(&self, second: &Stream) {
         let Some(first) = second.other[0].map(|first| self.streams.get(first)) else { return };
         if second.ends[0].reader != Reader::Relay {
@@ -121,7 +123,7 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// By flow of a relay, transfers that have not ended.
+/// By flow of a relay, the transfers that have not ended.
 pub(crate) type Parts = BTreeMap<u32, VecDeque<Part>>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Nothing is lost but what is counted as lost: checked at the end of every run.
+//! Conservation of packets and bytes, checked at the end of every run.
 
 use super::Engine;
 use super::apps::check_bytes;
@@ -6,11 +6,13 @@ use crate::agenda::Agenda;
 use crate::network::{Network, Station};
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Checks that every packet, and every byte of a connection, is accounted for.
+    /// Checks that every packet, and every byte of a connection, is delivered, counted as lost, or
+    /// still in the network.
     ///
     /// # Panics
     ///
-    /// If one is not: then the simulator is wrong, and so may be every figure of the run.
+    /// If one is missing. This is an error of the simulator that may falsify all results of the
+    /// run.
     pub(crate) fn check_conservation(&mut self) {
         let (held, dropped) = (self.network.held(), self.network.tally().drops.total());
         let (made, absorbed) = self.network.made_and_absorbed();
@@ -29,7 +31,7 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 impl Network {
-    /// Packets that gateways made of others, and those of which they left none.
+    /// Packets that gateways created, and packets that gateways absorbed.
     fn made_and_absorbed(&self) -> (u64, u64) {
         let all = self.stations.iter().map(Station::made_and_absorbed);
         all.fold((0, 0), |(made, absorbed), it| (made + it.0, absorbed + it.1))

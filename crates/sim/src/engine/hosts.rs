@@ -1,4 +1,4 @@
-//! What hosts do: the ends of connections take in what arrives, and send what they may.
+//! Hosts: the ends of connections process arriving packets, and send.
 
 use tidegate_core::packet::TcpSegment;
 use tidegate_core::tcp::{Event, Outgoing, Segment};
@@ -11,14 +11,14 @@ use crate::routes::index;
 use crate::segment;
 use crate::stream::{EndId, Reader};
 
-/// An application that never runs out hands over this much more when less than [`LOW`] is left.
+/// Bytes that an endless application writes at a time, when fewer than [`LOW`] remain.
 pub(super) const CHUNK: u64 = 1 << 18;
 
-/// More than any segment.
+/// Larger than any segment.
 const LOW: u64 = 1 << 17;
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Hands what has arrived at a host to who is to receive it.
+    /// Delivers the packets that have arrived at a host to their receivers.
     pub(super) fn receive(&mut self) {
         let mut arrived = std::mem::take(&mut self.arrived);
         for packet in arrived.drain(..) {
@@ -40,14 +40,14 @@ impl<A: Agenda> Engine<'_, A> {
         self.count_data(tag.end, len, tag);
     }
 
-    /// The application of `flow` got `bytes` more.
+    /// The application of `flow` received `bytes` more.
     fn count_goodput(&mut self, flow: u32, bytes: u64) {
         let flow = &mut self.flows[index(flow)];
         flow.counts.goodput += bytes;
         self.groups[index(flow.group)].goodput += bytes;
     }
 
-    /// A packet with data of `flow` has arrived.
+    /// A data packet of `flow` has arrived.
     fn count_data(&mut self, flow: u32, len: u32, tag: Tag) {
         let flow = &mut self.flows[index(flow)];
         flow.counts.received.add(len);
@@ -66,7 +66,7 @@ impl<A: Agenda> Engine<'_, A> {
             self.network.fetch_link(self.flows[index(flow)].first[end.side()]);
         }
         if self.streams.get(end.stream()).life != tag.life {
-            return; // it was for a connection that is no more
+            return; // The packet belongs to a connection that has ended.
         }
         if header.payload > 0 && end.side() == 1 {
             self.count_data(flow, len, tag);
@@ -87,7 +87,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.attend(end);
     }
 
-    /// Does all that an end of a connection may do now.
+    /// Performs all actions that are possible now at an end of a connection.
     pub(super) fn attend(&mut self, end: EndId) {
         self.notice(end);
         if self.streams.end_mut(end).awaits_acks {
@@ -101,7 +101,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.send_what_may(end);
     }
 
-    /// Sends what an end may send now, and sees to when it is to be called, or to its end.
+    /// Sends the segments that an end may send now. Then schedules its next call, or completes its
+    /// closing.
     pub(super) fn send_what_may(&mut self, end: EndId) {
         let reader = self.streams.end_mut(end).reader;
         match reader {
@@ -111,7 +112,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
         self.arm_end(end);
         if self.streams.end_mut(end).tcp.is_closed() {
-            // Who gives up does so when it should send once more.
+            // A connection is given up when its next retransmission would be sent.
             self.notice(end);
             self.closed(end.stream());
         }
@@ -144,7 +145,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The application reads `bytes` of what is there.
+    /// The application reads `bytes` of the received data.
     pub(super) fn read(&mut self, id: EndId, bytes: u64) {
         let end = self.streams.end_mut(id);
         end.tcp.read(bytes);
@@ -158,7 +159,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.complete_if_whole(id);
     }
 
-    /// Goes on once all that an end waits for was read.
+    /// Continues once an end has received all expected bytes.
     pub(super) fn complete_if_whole(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if end.received >= end.expects {
@@ -167,7 +168,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Goes on once all that was handed over is acknowledged.
+    /// Continues once all written data is acknowledged.
     fn look_for_acks(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if end.tcp.statistics().acknowledged >= end.written {
@@ -209,8 +210,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.network.send(&mut self.agenda, self.now, way, packet);
     }
 
-    /// Sees to it that an end is called when it asks for, or sooner: a time that has moved on is
-    /// noticed when the old one comes.
+    /// Schedules the next call of an end, at its timeout or earlier. If the timeout moves later,
+    /// the old entry stays, and the call at the old time reschedules.
     fn arm_end(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if let Some(at) = end.tcp.poll_timeout()
@@ -221,7 +222,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The time has come that an end asked for once.
+    /// An end is called at a time for which it was scheduled.
     pub(super) fn end_due(&mut self, id: EndId) {
         let now = self.now;
         let end = self.streams.end_mut(id);

@@ -1,4 +1,4 @@
-//! Relays: what one connection brings is handed to another, a bounded part of it at a time.
+//! Relays: forward the data of one connection to another, through a bounded buffer.
 
 use super::Engine;
 use crate::agenda::Agenda;
@@ -8,18 +8,19 @@ use crate::scenario::Kind;
 use crate::stream::{EndId, Reader, Stream};
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Opens the second connection of a relay. How much it will carry is not known before the first ends.
+    /// Opens the second connection of a relay. The length of its data is unknown until the first
+    /// connection ends.
     pub(super) fn open_relay(&mut self, flow: u32) {
         if matches!(self.chain(flow), Chain::Each | Chain::Asks) {
-            return; // a connection for each that comes
+            return; // These open one connection for each incoming one.
         }
         let stream = self.open(flow, 0);
         self.streams.get_mut(stream).size = u64::MAX;
         self.attend(EndId::new(stream, 0));
     }
 
-    /// Something happened at one of the two ends that the application of a relay has: it reads what has
-    /// room, and hands it on; after the last byte it closes both.
+    /// Handles an event at one of the two ends at a relay. The relay reads the data that fits into
+    /// its buffer, and writes it to the other connection. After the last byte it closes both.
     pub(super) fn hand_on(&mut self, id: EndId) {
         let Some(other) = self.other_half(id) else { return self.refuse_if_late(id) };
         let (from, to) = if id.side() == 1 { (id, other) } else { (other, id) };
@@ -37,7 +38,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Hands on what `to` has room for. Returns the number of bytes.
+    /// Forwards as many bytes as the buffer of `to` has room for. Returns their number.
     fn pass(&mut self, from: EndId, to: EndId) -> u64 {
         let room = self.buffer(from, to).saturating_sub(self.waiting(to));
         let bytes = self.streams.end_mut(from).tcp.readable().min(room);
@@ -48,7 +49,8 @@ impl<A: Agenda> Engine<'_, A> {
         bytes
     }
 
-    /// All was handed on: what the second connection transfers is known, and both are closed.
+    /// All data was forwarded. This determines the length of the second connection's transfer, and
+    /// both ends are closed.
     fn hand_on_end(&mut self, from: EndId, to: EndId) {
         for id in [from, to] {
             let end = self.streams.end_mut(id);
@@ -58,7 +60,7 @@ impl<A: Agenda> Engine<'_, A> {
         let first = self.streams.get(from.stream());
         let (began, chain) = (first.began, self.chain(first.flow));
         if !matches!(chain, Chain::Single | Chain::Each) {
-            return; // its transfers are known
+            return; // The transfers of these are already known.
         }
         let second = self.streams.get_mut(to.stream());
         let size = second.ends[0].written;
@@ -66,12 +68,13 @@ impl<A: Agenda> Engine<'_, A> {
         self.complete_if_whole(to.peer());
     }
 
-    /// A connection has failed: those it was handed on to, or from, are reset.
+    /// A connection has failed: the linked connections before and after it are reset.
     pub(super) fn break_off(&mut self, stream: u32) {
         for id in [0, 1].map(|side| EndId::new(stream, side)) {
             let Some(other) = self.other_half(id) else { continue };
             if self.chain(self.streams.get(stream).flow) == Chain::Asks && id.side() == 1 {
-                // The client waits for an answer, and would never notice that the reset is lost.
+                // The client only waits for an answer, so it would never notice that the reset is
+                // lost.
                 self.streams.end_mut(id).reader = Reader::Host;
                 self.failed(other.stream());
             }
@@ -83,7 +86,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// What comes when the second connection has failed already is refused; before it begins, it waits.
+    /// Resets a first connection with new data whose second connection has failed. Data that comes
+    /// before the second connection begins waits.
     fn refuse_if_late(&mut self, id: EndId) {
         if self.streams.end_mut(id).reader != Reader::Relay {
             return;
@@ -98,7 +102,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The other end that the application of a relay has which has `id`, while it hands on.
+    /// The other end at the same relay; `None` if the relay no longer forwards.
     fn other_half(&self, id: EndId) -> Option<EndId> {
         let stream = self.streams.get(id.stream());
         if stream.ends[id.side()].reader != Reader::Relay {
@@ -118,13 +122,13 @@ impl<A: Agenda> Engine<'_, A> {
         Some(&self.flows[index(stream.flow - group.flows.start + other.flows.start)])
     }
 
-    /// Bytes that wait at a relay: written to its second connection and not acknowledged.
+    /// Bytes in the relay's buffer: written to the second connection and not acknowledged.
     fn waiting(&self, to: EndId) -> u64 {
         let end = &self.streams.get(to.stream()).ends[to.side()];
         end.written - end.tcp.progress().acknowledged
     }
 
-    /// How many may.
+    /// Size of this buffer.
     fn buffer(&self, from: EndId, to: EndId) -> u64 {
         let second = if to.side() == 0 { to } else { from };
         let flow = &self.flows[index(self.streams.get(second.stream()).flow)];
@@ -134,11 +138,12 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Checks that a relay has handed on what it has read, and holds no more than it may.
+    /// Checks that a relay has forwarded all bytes that it has read, and that its buffer is within
+    /// its limit.
     ///
     /// # Panics
     ///
-    /// If not: then the relay is wrong.
+    /// If not, which is an error of the relay.
     pub(super) fn check_relay(&self, stream: &Stream) {
         if matches!(self.chain(stream.flow), Chain::Each | Chain::Asks) {
             return self.check_link(stream);
@@ -175,7 +180,7 @@ mod tests {
 
     const BUFFER: Bytes = Bytes(30_000);
 
-    /// The receive buffer of those that send to a relay.
+    /// The receive buffer at the relay.
     const WINDOW: u64 = 60_000;
 
     fn file(bytes: u64) -> Kind {
@@ -210,8 +215,8 @@ mod tests {
         Results::new(scenario, play(scenario))
     }
 
-    /// Kills: what is read not written; a second connection that is never closed, or a first that is closed
-    /// before the last byte was read; a transfer through both that is counted from the relay on.
+    /// Kills: bytes read but not written. A second connection that is never closed, or a first
+    /// closed before its last byte is read. A transfer whose time counts from the relay on.
     #[test]
     fn files_arrive_whole_and_both_connections_end() {
         for percent in [0, 5] {
@@ -226,7 +231,7 @@ mod tests {
             let transfers = results.table("transfers").unwrap();
             assert_eq!(transfers.whole("bytes"), [400_000; 6]);
             assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0, 0]);
-            // The second half is counted from the beginning of the first.
+            // The time of the second half counts from the beginning of the first.
             let flow = transfers.whole("flow");
             for number in 0..3 {
                 let row = |flow_number| flow.iter().position(|it| *it == flow_number).unwrap();
@@ -239,10 +244,10 @@ mod tests {
         }
     }
 
-    /// What its sender was told is there is at most what is, the buffer and what the receive buffer of
-    /// the first holds; and without losses it is nearly that.
+    /// The sender sees as acknowledged at most the bytes delivered, those in the relay's buffer,
+    /// and those in its receive buffer. Without losses, it sees nearly that many.
     ///
-    /// Kills: a relay that reads without bound; one that reads all once there is room for any.
+    /// Kills: a relay that reads without a bound; one that reads all data once there is any room.
     #[test]
     fn a_relay_holds_no_more_than_its_buffers() {
         for percent in [0, 2] {
@@ -262,7 +267,7 @@ mod tests {
         }
     }
 
-    /// 20 and 10 Mbit/s, one after the other: the second is filled all the time.
+    /// Links of 20 and 10 Mbit/s in sequence: the second is always busy.
     ///
     /// Kills: a relay that is not woken when the second connection has room again.
     #[test]
@@ -276,7 +281,7 @@ mod tests {
         assert!((goodput[0] / goodput[1] - 1.0).abs() < 0.01, "{goodput:?}");
     }
 
-    /// Kills: what came before the second connection began thrown away.
+    /// Kills: discarding data that came before the second connection began.
     #[test]
     fn a_relay_that_begins_later_hands_on_all() {
         for bytes in [1_000, WINDOW, 100_000] {
@@ -304,11 +309,11 @@ mod tests {
         assert_eq!(results.table("flows").unwrap().whole("goodput_bytes"), [300_000; 3]);
     }
 
-    /// Kills: a half that goes on by itself; a failure that is counted for one group only.
+    /// Kills: a half that continues alone; a failure counted for one group only.
     #[test]
     fn when_one_half_fails_the_other_is_reset() {
         let mut scenario = slower(1, file(50_000_000));
-        // Nothing arrives there, so that the SYNs of the second connection are given up.
+        // No packet arrives there, so the SYNs of the second connection are given up.
         lossy(&mut scenario, "r", "q", 100);
         scenario.run.duration = Duration::from_secs(300);
         let engine = play(&scenario);
@@ -321,7 +326,7 @@ mod tests {
         assert!((BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&told), "{told}");
     }
 
-    /// Kills: a first connection that is kept, and never read, after the second has failed.
+    /// Kills: a first connection that stays open, but is never read, after the second has failed.
     #[test]
     fn what_comes_after_the_second_half_has_failed_is_refused() {
         let mut scenario = slower(1, file(50_000_000));
@@ -334,7 +339,7 @@ mod tests {
         assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
     }
 
-    /// Kills: a second connection that waits for a first that has failed.
+    /// Kills: a second connection that waits for a failed first one.
     #[test]
     fn a_first_half_that_fails_takes_the_second_with_it() {
         let mut scenario = slower(1, file(50_000_000));

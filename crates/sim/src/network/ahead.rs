@@ -1,7 +1,7 @@
-//! What is fetched of a large network before its time comes.
+//! Prefetching in large networks, before a part is due.
 //!
-//! A link, then the packet that arrives next on it, then what that packet goes to: each is found by what
-//! was fetched before.
+//! The order is: a link, the next packet to arrive on it, then the packet's destination. Each step
+//! uses data of the step before.
 
 use tidegate_core::wheel::Near;
 
@@ -9,18 +9,18 @@ use super::{Lane, Leads, Network, Tag};
 use crate::prefetch::prefetch;
 use crate::routes::index;
 
-/// Bytes of links from which on they and their packets do not stay near: most of the caches that a core
-/// has to itself.
+/// Size of all links, in bytes, from which prefetching is used. It is most of the private cache of
+/// a core.
 const NEAR: usize = 1 << 20;
 
 impl Network {
-    /// Whether it pays to fetch ahead.
+    /// Returns `true` if the network is large enough for prefetching.
     #[inline]
     pub(crate) const fn is_large(&self) -> bool {
         self.lanes.len() > NEAR / size_of::<Lane>()
     }
 
-    /// The time of a part of the agenda comes near.
+    /// A part of the agenda will be due soon.
     #[inline]
     pub(crate) fn prepare(&self, near: Near, part: u32) {
         match near {
@@ -29,13 +29,13 @@ impl Network {
         }
     }
 
-    /// Fetches link `way`, if there is one of this number.
+    /// Prefetches link `way`, if the number is that of a link.
     #[inline]
     pub(crate) fn fetch_link(&self, way: u32) {
         self.lanes.get(index(way)).into_iter().for_each(prefetch);
     }
 
-    /// Fetches the packet that arrives next on link `way`.
+    /// Prefetches the next packet to arrive on link `way`.
     #[inline]
     pub(super) fn fetch_packet(&self, way: u32) {
         let lane = self.lanes.get(index(way));
@@ -45,8 +45,8 @@ impl Network {
         }
     }
 
-    /// Fetches the link that the packet goes to which arrives next on link `way`; if it goes to a host,
-    /// says who is to receive it.
+    /// Prefetches the next link of the packet that arrives next on link `way`. If it goes to a
+    /// host, returns its tag instead.
     #[inline]
     pub(crate) fn fetch_beyond(&self, way: u32) -> Option<Tag> {
         let lane = self.lanes.get(index(way))?;

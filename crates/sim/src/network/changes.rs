@@ -8,7 +8,7 @@ use crate::agenda::Agenda;
 use crate::routes::{index, number};
 use crate::scenario::{Link, Scenario};
 
-/// The changes to come, the next one last.
+/// The future changes, the next one last.
 #[derive(Default)]
 pub(crate) struct Changes(Vec<(Time, u32, LinkChange)>);
 
@@ -24,7 +24,8 @@ impl Changes {
                 Some((Time::ZERO + it.at, number(way), it.change))
             })
             .collect();
-        // A stable sort: of changes at the same time, the one that is written last is made last.
+        // The sort is stable: of changes at the same time, the last one in the scenario is made
+        // last.
         changes.sort_by_key(|it| it.0);
         changes.reverse();
         Self(changes)
@@ -35,7 +36,7 @@ impl Changes {
         self.0.last().map(|it| it.0)
     }
 
-    /// Makes the changes that are due in `network`.
+    /// Makes the changes that are due.
     pub(crate) fn make(&mut self, network: &mut Network, agenda: &mut impl Agenda, now: Time) {
         while let Some((_, way, change)) = self.0.pop_if(|it| it.0 <= now) {
             network.change(agenda, now, way, change);

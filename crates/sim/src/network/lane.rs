@@ -1,4 +1,4 @@
-//! One way of a link, and what is counted of it.
+//! One direction of a link, with its counters.
 
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use crate::draw::stream;
 use crate::histogram::Histogram;
 use crate::scenario::Way;
 
-/// One way of a link.
+/// One direction of a link.
 ///
-/// There may be very many, so that a hop waits for its cache lines: there are few, and it begins with one.
+/// A network can have very many lanes, and a hop then waits for cache lines. So a lane is small and
+/// aligned to a cache line.
 #[repr(align(64))]
 pub(crate) struct Lane {
     link: Link,
     pub(super) leads: Leads,
-    /// When the agenda calls it; [`Time::MAX`] for not.
+    /// Time of its next call by the agenda; [`Time::MAX`] for none.
     armed: Time,
-    /// What was sent into it.
+    /// Packets sent into the link.
     pub(crate) offered: Count,
-    /// What came out of it.
+    /// Packets that came out of the link.
     pub(crate) delivered: Count,
     aside: Option<Box<Aside>>,
     watch: Option<Box<Watch>>,
@@ -34,42 +35,43 @@ pub(crate) struct Lane {
 
 const _: () = assert!(size_of::<Lane>() == 192);
 
-/// What is rarely counted of a link.
+/// Rarely used counters of a link.
 #[derive(Default)]
 struct Aside {
-    /// What it dropped and marked, once it has.
+    /// Drops and marks, if any.
     tally: Option<Box<Tally>>,
-    /// What was counted when figures began to be taken.
+    /// Counters at the end of the warm-up, if any packet came before.
     before: Option<LaneCounts>,
 }
 
-/// What is counted of a link.
+/// Counters of a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneCounts {
     pub(crate) offered: Count,
     pub(crate) delivered: Count,
-    /// Where there is any.
+    /// Drops and marks, if any.
     tally: Option<Box<Tally>>,
 }
 
-/// What is kept of a link that is watched.
+/// Measurements of a watched link.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// When the backlog was last looked at, and what it was.
+    /// The backlog, and the time since which it is valid.
     since: Time,
     backlog: Backlog,
-    /// Packets and bytes that waited, times nanoseconds.
+    /// Time integral of the backlog: packets and bytes, times nanoseconds.
     area: [u128; 2],
-    /// From when the area counts.
+    /// Start of the integral.
     from: Time,
-    /// How long packets took from end to end.
+    /// Delay of packets, from one end of the link to the other.
     pub(crate) delay: Histogram,
     capture: Option<Capture>,
 }
 
 impl Lane {
     pub(super) fn new(way: &Way, config: &LinkConfig, leads: Leads, seed: u64) -> Self {
-        // A link numbers the streams of its parts from a multiple of its number.
+        // The random streams of a link's parts have consecutive numbers from a multiple derived
+        // from the link's number.
         let component = stream("link", &way.to_string(), 0) >> 8;
         Self {
             link: Link::new(config, seed, component),
@@ -82,34 +84,34 @@ impl Lane {
         }
     }
 
-    /// Keeps what waits, and how long it takes, from here on.
+    /// Starts measuring backlog and delay.
     pub(crate) fn watch(&mut self) {
         self.watch.get_or_insert_default();
     }
 
-    /// Captures what arrives, from here on.
+    /// Starts capturing the packets that arrive.
     pub(crate) fn capture(&mut self, capture: Capture) {
         self.watch.get_or_insert_default().capture = Some(capture);
     }
 
-    /// The capture of what arrived, if there is one.
+    /// Takes the capture, if there is one.
     pub(crate) fn captured(&mut self) -> Option<Capture> {
         self.watch.as_mut()?.capture.take()
     }
 
-    /// What is kept of it, if it is watched.
+    /// The measurements, if the link is watched.
     pub(crate) fn watched(&self) -> Option<&Watch> {
         self.watch.as_deref()
     }
 
-    /// What it has counted.
+    /// The current counters.
     fn counts(&self) -> LaneCounts {
         let Self { offered, delivered, .. } = *self;
         let tally = self.aside.as_ref().and_then(|aside| aside.tally.clone());
         LaneCounts { offered, delivered, tally }
     }
 
-    /// Packets it took in and delivered since figures began to be taken.
+    /// Packets offered and delivered since the end of the warm-up.
     pub(crate) fn counted(&self) -> [Count; 2] {
         let none = LaneCounts::default();
         let before = self.before().unwrap_or(&none);
@@ -120,19 +122,19 @@ impl Lane {
         self.aside.as_ref()?.before.as_ref()
     }
 
-    /// What it had dropped and marked when figures began to be taken.
+    /// Drops and marks until the end of the warm-up.
     pub(crate) fn tally_before(&self) -> Tally {
         let before = self.before().and_then(|before| before.tally.as_deref());
         before.copied().unwrap_or_default()
     }
 
-    /// What it dropped and marked.
+    /// Drops and marks in the whole run.
     pub(crate) fn tally(&self) -> Tally {
         let tally = self.aside.as_ref().and_then(|aside| aside.tally.as_deref());
         tally.copied().unwrap_or_default()
     }
 
-    /// Takes over what `tally` counted in a call.
+    /// Adds the counters `tally` of a call and clears them.
     #[inline]
     fn took(&mut self, tally: &mut Tally) {
         if tally.drops.total() + tally.marks.total() > 0 {
@@ -141,7 +143,7 @@ impl Lane {
         }
     }
 
-    /// Figures are taken from `now` on.
+    /// Ends the warm-up at `now`.
     pub(crate) fn restart(&mut self, now: Time) {
         let backlog = self.link.backlog();
         if self.offered.packets > 0 {
@@ -154,7 +156,7 @@ impl Lane {
         }
     }
 
-    /// Brings the mean of what waits up to `now`.
+    /// Extends the integral of the backlog to `now`.
     #[inline]
     pub(crate) fn settle(&mut self, now: Time) {
         if let Some(watch) = &mut self.watch {
@@ -190,7 +192,7 @@ impl Lane {
         self.settle(cx.now);
     }
 
-    /// The packet that arrives next, and what is noted of it.
+    /// The packet that arrives next, with its note.
     #[inline]
     pub(super) fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         self.link.next_packet(pool)
@@ -213,7 +215,7 @@ impl Lane {
         Some(packet)
     }
 
-    /// Sets its time after a packet was sent into it: that may be sooner, never later.
+    /// Reschedules the link after a packet was sent into it. Its next call can only become earlier.
     #[inline]
     pub(super) fn arm_after_send(&mut self, agenda: &mut impl Agenda, number: u32) {
         if let Some(at) = self.link.ready_at()
@@ -224,7 +226,7 @@ impl Lane {
         }
     }
 
-    /// Sets its time after it was called.
+    /// Schedules the link after a call.
     #[inline]
     pub(super) fn arm(&mut self, agenda: &mut impl Agenda, number: u32) {
         self.armed = Time::MAX;
@@ -240,7 +242,7 @@ impl Watch {
         (self.since, self.backlog) = (now, backlog);
     }
 
-    /// Packets and bytes that waited in the mean, once [`Lane::settle`]d.
+    /// Mean backlog in packets and bytes, up to the last [`settle`](Lane::settle).
     pub(crate) fn mean_backlog(&self) -> [f64; 2] {
         let span: Duration = self.since.since(self.from);
         self.area.map(|area| if span.is_zero() { 0.0 } else { per(area, span.as_nanos()) })

@@ -1,12 +1,12 @@
 //! Packets that pass a gateway, counted by the traffic that they belong to.
 //!
-//! A passage covers one direction of a gateway. It counts each packet when the packet enters, when it
-//! departs, and when the gateway drops it. The delay of a packet is the time from its entry to its
-//! departure, without the time that its transmission takes.
+//! A passage covers one direction of a gateway. It counts each packet on entry, on departure, and
+//! when the gateway drops it. The delay of a packet is the time from its entry to its departure,
+//! without the time that its transmission takes.
 //!
-//! A machine does not report which packet it drops. The driver knows how many packets should be inside
-//! after a call. If fewer are inside, the machine has released the difference, and their slots are the first
-//! ones of the free list.
+//! A machine does not report which packet it drops. The driver knows how many packets should be
+//! inside after a call. If fewer are inside, the machine has released the difference, and their
+//! slots are the first ones of the free list.
 //!
 //! Differs: an ACK that becomes a record of `signal` releases its slot, and counts as dropped.
 
@@ -53,9 +53,9 @@ pub(crate) struct Passage {
     bound: Duration,
     /// By group.
     pub(crate) groups: Vec<GroupPassage>,
-    /// Rounds of flows, where they are followed.
+    /// Rounds of flows, if they are recorded.
     rounds: Option<Box<Rounds>>,
-    /// The flows that a marking tracks, where they are recorded.
+    /// The flows that a marking tracks, if they are recorded.
     tracking: Option<Box<Tracking>>,
 }
 
@@ -93,8 +93,8 @@ impl Passages {
         Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
     }
 
-    /// Counts packets of so many groups in this direction; without a bound no packet is late. The rounds of
-    /// flows and the flows that a marking tracks are recorded on request.
+    /// Starts counting packets of so many groups in this direction. Without a bound, no packet is
+    /// late. The rounds of flows and the flows that a marking tracks are recorded on request.
     pub(crate) fn watch(
         &mut self,
         direction: Direction,
@@ -113,12 +113,12 @@ impl Passages {
         self.ways[direction.index()].as_ref()
     }
 
-    /// The rounds of flows in this direction, where they were followed.
+    /// Takes the rounds of flows in this direction, if they were recorded.
     pub(crate) fn take_rounds(&mut self, direction: Direction) -> Option<Rounds> {
         self.ways[direction.index()].as_mut()?.rounds.take().map(|it| *it)
     }
 
-    /// The record of tracked flows in this direction, where there is one.
+    /// The record of tracked flows in this direction, if there is one.
     pub(super) fn tracking(&mut self, direction: Direction) -> Option<&mut Tracking> {
         self.ways[direction.index()].as_mut()?.tracking.as_deref_mut()
     }
@@ -134,7 +134,8 @@ impl Passages {
         groups.map(|group| std::mem::take(&mut group.recent)).collect()
     }
 
-    /// A packet enters by a port, and gets a slot if there is room. `empty` says that no packet was inside.
+    /// A packet enters by a port, and gets a slot if there is room. `empty` means that no packet
+    /// was inside.
     pub(super) fn enter(
         &mut self,
         now: Time,
@@ -204,7 +205,7 @@ impl Passages {
         passed.recent = (count + 1, sum.saturating_add(nanos), most.max(delay));
     }
 
-    /// Figures are taken from now on.
+    /// Ends the warm-up.
     pub(super) fn restart(&mut self) {
         for passed in self.ways.iter_mut().flatten().flat_map(|way| &mut way.groups) {
             passed.before = passed.counts;

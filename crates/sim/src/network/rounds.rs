@@ -28,7 +28,7 @@ struct Followed {
     track: Track,
     /// Bytes that arrived since the round began.
     arrived: u64,
-    /// Start and bytes of this round, as they were projected at the end of the last one.
+    /// Start and bytes of this round, as projected at the end of the previous one.
     projected: Option<(Time, Bytes)>,
     began: Time,
 }
@@ -42,7 +42,7 @@ struct Rows {
 }
 
 impl Default for Rounds {
-    /// No flow yet. The tracker is `paper`: it needs one direction only.
+    /// Without flows yet. The tracker is `paper`, as it needs one direction only.
     fn default() -> Self {
         let spec = TrackerSpec::Paper(Default::default());
         Self { spec, flows: Vec::new(), rows: Rows::default() }

@@ -1,4 +1,4 @@
-//! A gateway or a cloud at its place in the network: the driver of its machine.
+//! A gateway or a cloud in the network: the driver of its machine.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,75 +20,75 @@ use crate::draw::stream;
 use crate::routes::{index, number};
 use crate::scenario::{Node, NodeKind, Side};
 
-/// A machine and what is attached to its ports.
+/// A machine and its connections to links.
 pub(crate) struct Station {
-    /// The node it is.
+    /// Its node.
     pub(crate) node: u32,
     works: Works,
     /// By slot of the machine's pool.
     tags: Vec<Tag>,
     exits: Vec<Exit>,
-    /// Of a gateway where trunks end, where the packets go that it makes for them.
+    /// For a gateway with trunks, the destinations of the packets that it creates for them.
     trunks: Option<Box<TrunkEnds>>,
-    /// When the agenda calls it; [`Time::MAX`] for not.
+    /// Time of its next call by the agenda; [`Time::MAX`] for none.
     armed: Time,
-    /// Packets that found no room in it.
+    /// Packets for which it had no free buffer.
     tally: Tally,
-    /// Packets that pass a gateway, where a probe asks for them.
+    /// Counters of packets that pass a gateway, if a probe requests them.
     pub(crate) passages: Option<Box<Passages>>,
-    /// Its part of the agenda.
+    /// Its number in the agenda.
     pub(crate) part: u32,
-    /// What it had counted when figures began to be taken.
+    /// Its counters at the end of the warm-up.
     pub(crate) before: Tally,
     passed_before: Vec<Passed>,
     trunks_before: Vec<TrunkReport>,
 }
 
-/// By the addresses of both ends, the node of the other end.
+/// The node of a trunk's other end, by the addresses of both ends.
 pub(super) type TrunkEnds = HashMap<[IpAddr; 2], u32>;
 
-/// What passed an aggregate of a gateway.
+/// Counters of an aggregate of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
     pub(crate) policy: String,
     pub(crate) direction: Direction,
-    /// Flows that are members now.
+    /// Number of flows that are members now.
     pub(crate) flows: u32,
     pub(crate) offered: Count,
     pub(crate) conforming: Count,
     pub(crate) exceeding: Count,
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
-    /// How long packets that have left had waited, in total.
+    /// Total waiting time of departed packets.
     pub(crate) waited: Duration,
-    /// Packets that left late.
+    /// Packets that departed late.
     pub(crate) late: u64,
-    /// How often the shaping timer looked.
+    /// Number of times at which the shaping timer was evaluated.
     pub(crate) timer: u64,
-    /// Most bytes that waited in all of the run.
+    /// Largest backlog in bytes during the whole run.
     pub(crate) peak: u64,
-    /// What was done with the ACKs that go back to its senders.
+    /// Counters of the ACKs that travel back to its senders.
     pub(crate) acks: AckCounts,
 }
 
-/// What works there.
+/// The machine of a station.
 enum Works {
     Gateway(Box<Gateway>),
     Cloud(Box<Emulator>),
 }
 
-/// A port, seen from inside.
+/// A port in the direction of departure.
 #[derive(Clone, Copy)]
 struct Exit {
-    /// The vertex packets leave by.
+    /// The vertex for departing packets.
     vertex: u32,
-    /// The way they take if there is but one; [`NO_WAY`] if there is none.
+    /// The only way from this port; [`NO_WAY`] if there is none.
     only: u32,
     ways: u32,
 }
 
 impl Station {
-    /// The station at `node`, which is a gateway or a cloud.
+    /// The station at `node`: a gateway or a cloud.
     pub(super) fn new(seed: u64, node: u32, place: &Node) -> Self {
         let seed = Random::new(seed, stream("station", &place.name, 0)).below(u64::MAX);
         let (works, ports, packets) = match &place.kind {
@@ -139,18 +139,18 @@ impl Station {
         }
     }
 
-    /// Says where the packets go that it makes for its trunks.
+    /// Sets the destinations of the packets that it creates for its trunks.
     pub(super) fn lead(&mut self, trunks: TrunkEnds) {
         self.trunks = (!trunks.is_empty()).then(|| Box::new(trunks));
     }
 
-    /// The node `packet` is for, if a trunk that ends here made it.
+    /// The destination node of `packet`, if a trunk that ends here created it.
     fn made_for(&mut self, packet: &PacketId) -> Option<u32> {
         let key = self.machine().pool()[packet].key;
         self.trunks.as_ref()?.get(&[key.src.address(), key.dst.address()]).copied()
     }
 
-    /// The vertex by which packets leave that came in by `port`.
+    /// The vertex at which packets depart that entered by `port`.
     pub(super) fn across(&self, port: u8) -> u32 {
         let other = match self.works {
             Works::Gateway(_) => 1 - usize::from(port.min(1)),
@@ -159,13 +159,13 @@ impl Station {
         self.exits.get(other).map_or(0, |exit| exit.vertex)
     }
 
-    /// Packets inside.
+    /// Number of packets inside.
     pub(super) fn held(&mut self) -> u32 {
         self.machine().pool().in_use()
     }
 
-    /// Packets taken in or made inside; and those that left, were dropped or absorbed inside, or are
-    /// held.
+    /// Both sides of the balance. First, packets that entered or were created inside. Second,
+    /// packets that departed, were dropped or absorbed, or are still inside.
     pub(crate) fn balance(&mut self) -> (u64, u64) {
         let held = u64::from(self.held());
         match &self.works {
@@ -183,7 +183,7 @@ impl Station {
         }
     }
 
-    /// Packets made inside, and those of which no packet is left.
+    /// Packets created inside, and packets absorbed without a trace.
     pub(crate) fn made_and_absorbed(&self) -> (u64, u64) {
         match &self.works {
             Works::Gateway(gateway) => {
@@ -194,7 +194,7 @@ impl Station {
         }
     }
 
-    /// What was dropped and marked inside, or dropped at the door.
+    /// Drops and marks inside, including packets without a free buffer.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.tally;
         all += match &self.works {
@@ -210,7 +210,7 @@ impl Station {
         all
     }
 
-    /// Figures are taken from now on.
+    /// Ends the warm-up.
     pub(super) fn restart(&mut self) {
         self.before = self.tally();
         self.passed_before = self.passed();
@@ -218,7 +218,7 @@ impl Station {
         self.passages.as_mut().into_iter().for_each(|it| it.restart());
     }
 
-    /// What the trunks of a gateway have done since figures began to be taken.
+    /// Reports of a gateway's trunks since the end of the warm-up.
     pub(crate) fn trunks(&self) -> Vec<TrunkReport> {
         let mut all = self.trunk_reports();
         for (now, before) in all.iter_mut().zip(&self.trunks_before) {
@@ -227,7 +227,7 @@ impl Station {
         all
     }
 
-    /// The classes of a gateway, since the run began.
+    /// Reports of a gateway's classes since the beginning of the run.
     pub(crate) fn classes(&self) -> Vec<ClassReport> {
         match &self.works {
             Works::Gateway(gateway) => gateway.classes(),
@@ -242,7 +242,7 @@ impl Station {
         }
     }
 
-    /// What passed the aggregates of a gateway since figures began to be taken.
+    /// Counters of a gateway's aggregates since the end of the warm-up.
     pub(crate) fn aggregates(&self) -> Vec<Passed> {
         let mut all = self.passed();
         for now in &mut all {
@@ -294,7 +294,7 @@ impl Station {
         }
     }
 
-    /// A packet that was made of another goes where that goes.
+    /// Gives a packet that was copied from another the same destination.
     #[inline]
     fn copy_tags(&mut self) {
         let Works::Gateway(gateway) = &mut self.works else { return };
@@ -305,7 +305,8 @@ impl Station {
         }
     }
 
-    /// Records the flows that a marking tracks, after it has seen `packet`, if a probe asks for them.
+    /// After the marking has seen `packet`, records the flows that it tracks, if a probe requests
+    /// them.
     #[inline]
     fn record_tracked(&mut self, now: Time, direction: Direction, packet: &Packet) {
         if let Some(passages) = &mut self.passages
@@ -328,7 +329,7 @@ impl Station {
         }
     }
 
-    /// Sets its time after it was called or has taken something in.
+    /// Schedules the station after a call or an arrival.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
         if at == self.armed {
@@ -376,13 +377,13 @@ impl Network {
         self.drain(agenda, now, station);
     }
 
-    /// Lets a station do what is due.
+    /// Calls a station that is due.
     pub(crate) fn turn(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         self.stations[index(station)].armed = Time::MAX;
         self.drain(agenda, now, station);
     }
 
-    /// Takes out of a station what may leave it.
+    /// Sends on the packets that may depart from a station.
     fn drain(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         for port in 0..self.stations[index(station)].exits.len() {
             let port_id = PortId(u8::try_from(port).unwrap_or(u8::MAX));
@@ -425,7 +426,8 @@ const fn entered_by(port: u8) -> Direction {
     if port == Gateway::LAN.0 { Direction::Up } else { Direction::Down }
 }
 
-/// The packet as the next part of the network sees it: what a machine noted on it stays inside.
+/// A copy of the packet for the next part of the network, without the internal fields of the
+/// machine.
 fn outside(packet: &Packet) -> Packet {
     Packet {
         cost: packet.len,
@@ -438,7 +440,7 @@ fn outside(packet: &Packet) -> Packet {
     }
 }
 
-/// The parts of the agenda that stations take, from `first` on; says which is the next.
+/// Numbers the agenda parts of stations, from `first` on. Returns the next free number.
 pub(crate) fn number_parts(stations: &mut [Station], first: u32) -> u32 {
     for (part, station) in (first..).zip(&mut *stations) {
         station.part = part;
@@ -446,7 +448,7 @@ pub(crate) fn number_parts(stations: &mut [Station], first: u32) -> u32 {
     first + number(stations.len())
 }
 
-/// What was counted between two looks.
+/// The difference of two counts.
 pub(crate) const fn since(now: Count, before: Count) -> Count {
     Count { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
 }

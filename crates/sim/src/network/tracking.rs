@@ -1,11 +1,12 @@
 //! The flows that the marking of a gateway's link tracks, compared with what each flow sent.
 //!
-//! A row stands for an interval of the marking's filter. The marking does not know the bytes that a flow sent before
-//! it passed the filter. The simulator does, so it counts the flows that pass although they sent less than the
-//! threshold (`true_false_positives`), and the large flows that do not pass (`missed_flows`).
+//! A row stands for an interval of the marking's filter. The marking does not know how many bytes a
+//! flow sent before it passed the filter. The simulator knows them. It counts the flows that pass
+//! although they sent less than the threshold (`true_false_positives`), and the large flows that do
+//! not pass (`missed_flows`).
 //!
-//! Source: `marking`, section 2.3; Estan and Varghese, doi 10.1145/859716.859719, section 5.1 (false positives and
-//! false negatives).
+//! Source: `marking`, section 2.3; Estan and Varghese, doi 10.1145/859716.859719, section 5.1
+//! (false positives and false negatives).
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use crate::table::Table;
 /// The intervals of the marking in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracking {
-    /// What the marking counted at the end of the last interval.
+    /// The counters of the marking at the end of the last interval.
     last: Tracked,
     /// Bytes of each flow in the interval.
     sent: HashMap<FlowKey, u64>,
@@ -30,9 +31,9 @@ pub(crate) struct Tracking {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     at: Time,
-    /// What the marking reports; the bytes are those of the interval.
+    /// The report of the marking. Its byte counts are those of the interval.
     tracked: Tracked,
-    /// Flows that sent something, and those that sent the threshold.
+    /// Number of flows that sent a packet, and of those that sent at least the threshold.
     flows: u64,
     large: u64,
     /// Large flows that are tracked.
@@ -40,12 +41,13 @@ struct Row {
 }
 
 impl Tracking {
-    /// Whether an interval has ended since the last row.
+    /// Returns `true` if an interval has ended since the last row.
     pub(super) const fn has_ended(&self, seen: &Tracked) -> bool {
         seen.intervals != self.last.intervals
     }
 
-    /// Adds a row for the interval that ended. `is_tracked` says which flows are tracked after it.
+    /// Adds a row for the interval that has ended. `is_tracked` returns `true` for flows that are
+    /// tracked after it.
     pub(super) fn end(&mut self, now: Time, seen: &Tracked, is_tracked: impl Fn(&FlowKey) -> bool) {
         let large = self.sent.iter().filter(|(_, sent)| **sent >= seen.threshold.0);
         let large: Vec<_> = large.map(|(key, _)| key).collect();

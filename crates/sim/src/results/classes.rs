@@ -9,7 +9,7 @@ use crate::network::Station;
 use crate::scenario::Scenario;
 use crate::table::Table;
 
-/// Each class of each gateway with the name of the gateway.
+/// Each class of each gateway, with the gateway's name.
 fn all(scenario: &Scenario, stations: &[Station]) -> Vec<(String, ClassReport)> {
     let of = |station: &Station| {
         let name = scenario.nodes[super::index(station.node)].name.clone();
@@ -18,7 +18,7 @@ fn all(scenario: &Scenario, stations: &[Station]) -> Vec<(String, ClassReport)> 
     stations.iter().flat_map(of).collect()
 }
 
-/// The classes of every gateway, in all of the run.
+/// The classes of every gateway in the whole run.
 pub(super) fn classes(scenario: &Scenario, stations: &[Station]) -> Table {
     let all = all(scenario, stations);
     let text = |of: &dyn Fn(&(String, ClassReport)) -> String| all.iter().map(of).collect();
@@ -40,7 +40,7 @@ pub(super) fn classes(scenario: &Scenario, stations: &[Station]) -> Table {
         .with("delay_max_seconds", delay(&|it| it.delays.map(|it| it.longest)))
 }
 
-/// The promises to these classes, in all of the run.
+/// The promises to these classes in the whole run.
 pub(super) fn promises(scenario: &Scenario, stations: &[Station]) -> Table {
     let classes = all(scenario, stations);
     let all: Vec<(&String, &ClassReport, &Promise)> = classes

@@ -1,4 +1,4 @@
-//! What about a scenario cannot be.
+//! Finds the errors of a scenario.
 
 mod aggregate;
 mod change;
@@ -18,20 +18,20 @@ use super::{
 };
 use crate::routes::{Graph, NOWHERE, Names, Routes, names, number};
 
-/// Most flows a scenario may have.
+/// Largest number of flows in a scenario.
 const MOST_FLOWS: u64 = 10_000_000;
 
-/// Most samples a series may have.
+/// Largest number of samples in a series.
 const MOST_SAMPLES: u128 = 10_000_000;
 
-/// Longest packet: what an IPv4 header can say, and a link-layer header.
+/// Longest packet: the largest total length of IPv4.
 const LONGEST_PACKET: u32 = 65_535;
 
-/// Longest link-layer header: Ethernet with as many tags as anybody stacks.
+/// Longest link-layer header: Ethernet with more tags than any known use.
 const LONGEST_HEADER: u32 = 64;
 
 impl Scenario {
-    /// Everything about it that cannot be; of a scenario with nothing wrong a simulation can be made.
+    /// Lists all errors. A simulation can be made of a scenario without errors.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
         let names = names(&self.nodes);
@@ -152,7 +152,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Guarantees of trunks must fit into what leads to the WAN.
+    /// The sum of a gateway's trunk guarantees must not exceed the rate towards the WAN.
     fn guarantees(&mut self, node: usize, trunks: &[trunk::Config]) {
         let name = &self.scenario.nodes[node].name;
         let wan = |end: &End| end.node == *name && end.side == Side::Wan;
@@ -199,7 +199,7 @@ impl<'a> Check<'a> {
         self.ports();
     }
 
-    /// One link at each port of a cloud.
+    /// Each port of a cloud has one link.
     fn ports(&mut self) {
         let mut seen = HashSet::new();
         for (n, link) in self.scenario.links.iter().enumerate() {
@@ -386,7 +386,7 @@ impl<'a> Check<'a> {
             }
             _ => {}
         }
-        // A mean of zero has no distribution to speak of; where zero may be, it is a constant.
+        // A random distribution needs a mean above zero. Where zero is allowed, it is a constant.
         let constant =
             matches!(distribution, Distribution::Constant(_) | Distribution::Uniform(..));
         if (positive || !constant) && distribution.parameters().any(is_zero) {
@@ -408,7 +408,7 @@ impl<'a> Check<'a> {
         self.range(place, fits, len, format!("{least} to {most} bytes, headers included"));
     }
 
-    /// Whether packets get to where they should go; the rest must be right for that.
+    /// Checks that packets can reach their destinations. This requires that the rest is correct.
     fn ways(&mut self) {
         let routes = Routes::new(Graph::new(self.scenario));
         let mut known = HashSet::new();
@@ -430,7 +430,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Source: Linux, `TCP_MIN_MSS`: what leaves room for options.
+/// Source: Linux, `TCP_MIN_MSS`: leaves room for options.
 const LEAST_MSS: u16 = 88;
 
 /// Source: RFC 7323, section 2.3.
@@ -439,10 +439,10 @@ const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 /// Seconds in a year, leap or not.
 const YEAR: u64 = 366 * 24 * 3_600;
 
-/// Most packet buffers of a gateway or a cloud: some gigabytes of descriptors.
+/// Largest number of packet buffers of a gateway or a cloud: some gigabytes of descriptors.
 const MOST_BUFFERS: u32 = 1 << 24;
 
-/// Bytes of an IPv6 and a UDP header (RFC 8200, RFC 768): either family fits.
+/// Bytes of an IPv6 and a UDP header (RFC 8200, RFC 768), so either IP version fits.
 const UDP_HEADERS: u32 = 48;
 
 const NOTHING: Rate = Rate::from_bps(0);
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Host, Link, Probe};
 
-    /// Two hosts with a router between, and a file from one to the other.
+    /// Two hosts with a router in between, and a file from one to the other.
     fn scenario() -> Scenario {
         let node = |name: &str, kind| Node { name: name.to_owned(), kind };
         let host = || NodeKind::Host(Host::default());
@@ -475,7 +475,7 @@ mod tests {
         std::sync::Arc::make_mut(scenario.links[0].back.as_mut().unwrap())
     }
 
-    /// What is said of the scenario once it is changed.
+    /// The errors of the scenario after a change.
     fn said(change: impl FnOnce(&mut Scenario)) -> String {
         let mut scenario = scenario();
         change(&mut scenario);

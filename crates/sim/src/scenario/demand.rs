@@ -1,4 +1,4 @@
-//! The load that the gateways of a sink offer, against the share that their adjusters want.
+//! The load that the gateways of a sink offer, compared with the capacity.
 //!
 //! Formula: `sum (rho_i + epsilon) < 1` is sufficient for the weights to converge.
 //!
@@ -15,13 +15,13 @@ use crate::routes::{Graph, Names, Routes, index, names, number};
 /// The demand of the gateways with the same sink.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Demand {
-    /// The last of their aggregates: its place in [`Scenario::traffic`].
+    /// The last of these aggregates: its index in [`Scenario::traffic`].
     pub traffic: usize,
     /// `sum (rho_i + epsilon)`.
     pub sum: Factor,
 }
 
-/// The ways between the hosts of a scenario that has passed its check.
+/// The paths between the hosts of a scenario that has passed its check.
 pub(super) struct Paths<'a> {
     scenario: &'a Scenario,
     names: Names<'a>,
@@ -36,7 +36,7 @@ impl<'a> Paths<'a> {
         Self { scenario, names, graph: Graph::new(scenario), routes }
     }
 
-    /// The delay of the links from one host to another, and the rate of the slowest.
+    /// The delay of the path from one host to another, and the rate of its slowest link.
     pub(super) fn between(&self, from: &str, to: &str) -> (Duration, Option<Rate>) {
         let [from, to] = [from, to].map(|name| number(self.names[name]));
         let path = self.graph.path(&self.routes, from, to);
@@ -48,8 +48,9 @@ impl<'a> Paths<'a> {
 }
 
 impl Scenario {
-    /// The demands at each sink of aggregates with the adjuster `literal`, where the loads are known: all of their
-    /// local traffic is [`Kind::Arrivals`], and a link to the sink has a rate.
+    /// The demands at each sink of aggregates with the adjuster `literal`, where the loads are
+    /// known. That requires [`Kind::Arrivals`] for all local traffic, and a link to the sink with a
+    /// rate.
     #[must_use]
     pub fn demands(&self) -> Vec<Demand> {
         let is_aggregate = |kind: &Kind| matches!(kind, Kind::Aggregate { weight: Some(_), .. });
@@ -81,7 +82,7 @@ impl Scenario {
         sinks.iter().filter_map(demand).collect()
     }
 
-    /// The part of `rate` that the payload of this traffic takes on average.
+    /// The average load of this traffic's payload, as a fraction of `rate`.
     fn load(&self, of: &[String], rate: Rate) -> Option<Factor> {
         let mut bits = 0.0;
         for traffic in self.traffic.iter().filter(|it| of.contains(&it.name)) {

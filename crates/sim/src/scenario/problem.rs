@@ -1,18 +1,18 @@
-//! What is wrong with a scenario, and where.
+//! Errors of a scenario, with their places.
 
 use std::fmt;
 
-/// Something about a scenario that cannot be.
+/// An error of a scenario.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Problem {
-    /// Where.
+    /// The field with the error.
     pub place: Place,
-    /// What it is.
+    /// The kind of error.
     pub what: What,
 }
 
-/// A field of a scenario: which part, its number there, and the name of the field.
+/// A field of a scenario: the part, its number, and the name of the field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// Of [`Run`](super::Run).
@@ -42,61 +42,61 @@ impl fmt::Display for Place {
     }
 }
 
-/// What cannot be.
+/// The kinds of errors.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum What {
-    /// A name must say something.
+    /// A name is empty.
     #[error("a name is empty; give it one")]
     NoName,
-    /// A name must say which.
+    /// A name is used twice.
     #[error("`{0}` is used twice; give each a name of its own")]
     Twice(String),
-    /// A reference leads nowhere.
+    /// A reference to an unknown name.
     #[error("there is no {kind} `{name}`")]
     Unknown {
-        /// What it should be.
+        /// The kind of object that it should name.
         kind: &'static str,
-        /// What was written.
+        /// The unknown name.
         name: String,
     },
-    /// A side the node does not have.
+    /// A link to a side that the node does not have.
     #[error("`{end}` is no place for a link; {expected}")]
     NoSuchSide {
         /// The end of the link.
         end: String,
-        /// What may be written.
+        /// The allowed sides.
         expected: &'static str,
     },
-    /// There is one link from one end to another.
+    /// A second link between the same two ends.
     #[error("a second link leads from {0}; there is at most one")]
     SecondLink(String),
-    /// A link that ends where it begins, or traffic to oneself.
+    /// A link that ends where it begins, or traffic from a host to itself.
     #[error("`{0}` is at both ends")]
     Loop(String),
-    /// Packets cannot get there.
+    /// No path for packets.
     #[error("no links lead from `{from}` to `{to}`; a packet could not get there")]
     NoRoute {
-        /// Who sends.
+        /// The sender.
         from: String,
-        /// Who should receive.
+        /// The receiver.
         to: String,
     },
-    /// Nothing where there must be something.
+    /// Zero where a positive value is required.
     #[error("it is zero, which {0}")]
     Zero(&'static str),
-    /// None where there must be one.
+    /// An empty list where an entry is required.
     #[error("there are none; {0}")]
     None(&'static str),
-    /// Beyond what there can be.
+    /// A value outside its range.
     #[error("{value} is out of range: {expected}")]
     OutOfRange {
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What may be given.
+        /// The allowed values.
         expected: String,
     },
-    /// A relay that cannot hand on what it should.
+    /// A relay that cannot forward its traffic.
     #[error("{0}")]
     Relay(&'static str),
     /// An aggregate connection that cannot carry its traffic.

@@ -1,29 +1,30 @@
-//! Who sends what to whom, and when.
+//! Traffic: senders, receivers, and the times and lengths of their data.
 
 use std::time::Duration;
 
 use tidegate_core::{Bytes, Rate, itcp, tcp};
 
-/// Flows of one kind: a group with a name, whose figures are also given together.
+/// Flows of one kind: a named group, whose results are also given in total.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// What the group is called; unique.
+    /// The unique name of the group.
     pub name: String,
-    /// What its flows send.
+    /// The kind of source.
     pub kind: Kind,
-    /// Between whom.
+    /// The pairs of hosts.
     pub pairs: Vec<Pair>,
-    /// How many flows each pair has.
+    /// Number of flows of each pair.
     pub flows: u32,
-    /// When each flow begins.
+    /// Start time of each flow.
     pub start: Start,
-    /// When sources stop to offer data; `None` at the end of the run. What was offered is still sent.
+    /// Time at which sources stop offering data; `None` for the end of the run. Data already
+    /// offered is still sent.
     pub stop: Option<Duration>,
     /// TCP or UDP port of the receiver.
     pub port: u16,
     /// DS codepoint of its packets, 0 to 63, in both directions.
     pub dscp: u8,
-    /// Settings of both its end points, of TCP; `None` for those of their hosts.
+    /// TCP settings of both end points; `None` for those of their hosts.
     pub tcp: Option<tcp::Config>,
 }
 
@@ -36,83 +37,85 @@ impl Default for Traffic {
             flows: 1,
             start: Start::At(Duration::ZERO),
             stop: None,
-            port: 5001, // iperf's
+            port: 5001, // the port of iperf
             dscp: 0,
             tcp: None,
         }
     }
 }
 
-/// Between whom data flows, by the names of hosts.
+/// A sender and a receiver of data, by the names of their hosts.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Pair {
-    /// Who sends the data.
+    /// The sender of the data.
     pub from: String,
-    /// Who receives it.
+    /// The receiver of the data.
     pub to: String,
 }
 
-/// When a flow begins.
+/// The start time of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Start {
-    /// At this time.
+    /// A fixed time.
     At(Duration),
-    /// Between these times, each equally likely, each flow for itself.
+    /// A random time between these, uniformly distributed and drawn for each flow.
     Between(Duration, Duration),
 }
 
-/// What a flow sends. Times and lengths that are drawn are drawn for each flow independently.
+/// The kinds of sources. Times and lengths are drawn for each flow independently.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// TCP that always has more to send.
+    /// TCP with endless data.
     Greedy,
     /// One file over TCP.
     File {
         /// Its length.
         size: Distribution<Bytes>,
     },
-    /// TCP that sends a burst, pauses once all of it is acknowledged, and sends the next.
+    /// TCP that sends a burst, pauses once it is acknowledged, and sends the next.
     OnOff {
         /// Length of a burst.
         burst: Distribution<Bytes>,
         /// Length of a pause.
         pause: Distribution<Duration>,
-        /// Each burst has a connection of its own; otherwise all of them share one.
+        /// `true`: a connection for each burst. `false`: one connection for all.
         reconnect: bool,
     },
-    /// Closed-loop clients at `to`: each asks `from` for an answer over a connection of its own, reads
-    /// it, thinks, and asks again.
+    /// Closed-loop clients at `to`. Each requests an answer from `from` over a new connection,
+    /// reads it, waits for its think time, and repeats.
     Web {
         /// Length of a request.
         request: Distribution<Bytes>,
         /// Length of an answer.
         answer: Distribution<Bytes>,
-        /// From the end of an answer to the next request.
+        /// Time from the end of an answer to the next request.
         think: Distribution<Duration>,
     },
-    /// Files over TCP, each on a connection of its own, that begin at the times of a Poisson process
-    /// however long those before take.
+    /// Files over TCP, each on a new connection. They begin at the times of a Poisson process,
+    /// independently of earlier files.
     Arrivals {
         /// Mean time between the beginnings of two files of one flow.
         every: Duration,
         /// Length of a file.
         size: Distribution<Bytes>,
     },
-    /// What a flow of another group brings to `from`, handed on over a connection of its own: the two are one
-    /// connection, split at `from`. A group with a connection for each transfer is handed on over as many. The
-    /// clients of [`Web`](Self::Web) are at the last receiver. What is read there is written to the second, which ends after the
-    /// first; if one of them fails, the other is reset.
+    /// Forwards the data of another group from `from` on, over separate connections: together they
+    /// are one connection, split at `from`. Each connection of that group is forwarded over one
+    /// connection of this group. The clients of [`Web`](Self::Web) are at the last receiver. The
+    /// relay writes the data that it reads to the second connection, which ends after the first. If
+    /// one fails, the other is reset.
     ///
-    /// Source: `postack`, ledger R001-21 (PreAck: data is acknowledged early by what buffers it); RFC 3135,
-    /// section 2.4 (split connections). Differs: the ledger's PreAck keeps the addresses and sequence numbers
-    /// of a connection, and acts only while its sender recovers from a loss; here a host acknowledges,
-    /// all the time. It is the simplest form that has what PreAck is for and what it breaks: losses
-    /// beyond are made good from the buffer, and data is acknowledged that no receiver has.
+    /// Source: `postack`, ledger R001-21 (PreAck: a gateway acknowledges data early and buffers
+    /// it); RFC 3135, section 2.4 (split connections). Differs: the ledger's PreAck keeps the
+    /// addresses and sequence numbers of a connection, and acts only while its sender recovers from
+    /// a loss. Here a host acknowledges, all the time. This simplest form has the benefit and the
+    /// drawback of PreAck. Later losses are repaired from the buffer, but data is acknowledged
+    /// before the receiver has it.
     Relay {
-        /// The group whose flows bring it, as many as this one has.
+        /// The group to forward. It has as many flows as this one.
         of: String,
-        /// Most bytes of a flow that were read and that the second connection has not acknowledged; at
-        /// that, what comes stays in the receive buffer of the first.
+        /// Buffer for each flow: bytes read that the second connection has not acknowledged. Once
+        /// the buffer is full, data stays in the receive buffer of the first connection.
         buffer: Bytes,
     },
     /// One long-lived connection over which a gateway at `from` carries the data of local connections. These belong
@@ -131,48 +134,49 @@ pub enum Kind {
     },
     /// UDP at a constant rate.
     Constant {
-        /// Its rate, in whole packets.
+        /// The rate, sent in whole packets.
         rate: Rate,
-        /// Length of a packet, with all headers that [`Run::link_header`](super::Run) counts.
+        /// Length of a packet, including all headers that [`Run::link_header`](super::Run) counts.
         packet: u32,
     },
     /// UDP that alternates between a constant rate and silence.
     Bursts {
-        /// Its rate when it sends.
+        /// The rate during a burst.
         rate: Rate,
-        /// Length of a packet, as of [`Constant`](Self::Constant).
+        /// Length of a packet, as in [`Constant`](Self::Constant).
         packet: u32,
-        /// How long it sends.
+        /// Duration of a burst.
         on: Distribution<Duration>,
-        /// How long it is silent.
+        /// Duration of a silence.
         off: Distribution<Duration>,
     },
-    /// Written to TCP at given times after its start; it never waits for the network to write.
+    /// Data written to TCP at given times after the start. The source never waits for the network.
     Trace {
-        /// When, in order, and how much.
+        /// Times in order, with the number of bytes.
         writes: Vec<(Duration, Bytes)>,
     },
     /// UDP packets at given times after its start.
     Packets {
-        /// When, in order, and how long, as of [`Constant`](Self::Constant).
+        /// Times in order, with packet lengths as in [`Constant`](Self::Constant).
         packets: Vec<(Duration, u32)>,
     },
 }
 
-/// How an aggregate gateway reacts when many bytes wait for the aggregate connection.
+/// The reaction of an aggregate gateway to a long queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Overflow {
-    /// It does not: the queue has no bound.
+    /// None: the queue has no bound.
     #[default]
     Grow,
-    /// It stops reading local connections, so that the windows of their clients close.
+    /// The gateway stops reading local connections, so the windows of their clients close.
     Slow {
-        /// Most bytes that wait, of all local connections.
+        /// Limit of all waiting bytes.
         queue: Bytes,
-        /// Most bytes of one local connection that wait; `None` for no bound of its own.
+        /// Limit of the waiting bytes of one local connection; `None` for no such limit.
         buffer: Option<Bytes>,
     },
-    /// It reads on, but keeps ACKs of data back while the mean queue is longer than this.
+    /// The gateway continues to read, but withholds ACKs of data while the mean queue is above the
+    /// threshold.
     Withhold {
         /// The threshold.
         queue: Bytes,
@@ -180,19 +184,19 @@ pub enum Overflow {
 }
 
 impl Kind {
-    /// Whether it is sent over TCP; if not, over UDP.
+    /// Returns `true` for TCP, `false` for UDP.
     #[must_use]
     pub const fn is_tcp(&self) -> bool {
         !matches!(self, Self::Constant { .. } | Self::Bursts { .. } | Self::Packets { .. })
     }
 }
 
-/// How a length or a time is drawn.
+/// The distribution of a length or a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution<T> {
-    /// Always this.
+    /// Always this value.
     Constant(T),
-    /// From the first to the second, each equally likely.
+    /// Uniform between the two values.
     Uniform(T, T),
     /// Exponential with this mean.
     Exponential(T),
@@ -206,7 +210,7 @@ pub enum Distribution<T> {
 }
 
 impl<T: Copy> Distribution<T> {
-    /// The quantities it is given by that may not be zero.
+    /// The parameters that must not be zero.
     pub fn parameters(&self) -> impl Iterator<Item = T> {
         let (first, second) = match *self {
             Self::Constant(x)

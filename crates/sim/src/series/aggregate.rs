@@ -10,15 +10,15 @@ use crate::engine::Engine;
 use crate::routes::index;
 use crate::table::Table;
 
-/// An aggregate gateway over time.
+/// Time series of an aggregate gateway.
 #[derive(Default)]
 pub(super) struct AggregateSeries {
     gateway: usize,
-    /// Counts now: bytes that wait, files, local connections. Bytes since the start: arrived, sent, sent while
-    /// busy, sent while all gateways of the sink were busy.
+    /// Current values: waiting bytes, files, local connections. Bytes since the start: arrived,
+    /// sent, sent while busy, sent while all gateways of the sink were busy.
     whole: [Vec<u64>; 7],
-    /// The weight, its share of all weights at the sink, the congestion window, and seconds since the start:
-    /// busy, all busy.
+    /// The weight, its share of all weights at the sink, and the congestion window. Busy seconds
+    /// since the start: of this gateway, and of all gateways together.
     real: [Vec<f64>; 5],
 }
 
@@ -42,7 +42,7 @@ impl AggregateSeries {
         Self { gateway: index(gateway), ..Self::default() }
     }
 
-    /// Sees how the gateway is at `now`.
+    /// Takes a sample at `now`.
     pub(super) fn sample<A: Agenda>(&mut self, now: Time, engine: &Engine<'_, A>) {
         let it = &engine.aggregates[self.gateway];
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The passage of packets through a gateway, step by step.
+//! Time series of packets that pass through a gateway.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidegate_core::packet::Direction;
 use crate::network::Station;
 use crate::table::{Table, Values};
 
-/// One direction of a gateway, at every step.
+/// Time series of one direction of a gateway.
 pub(super) struct PassageSeries {
     /// The gateway and the direction.
     pub(super) name: String,
@@ -16,14 +16,15 @@ pub(super) struct PassageSeries {
     groups: Vec<(String, GroupSeries)>,
 }
 
-/// One traffic at every step.
+/// Time series of one traffic.
 #[derive(Default)]
 struct GroupSeries {
     whole: [Vec<u64>; COUNTS.len()],
     real: [Vec<f64>; MEASURES.len()],
 }
 
-/// Counts since the run began, bytes that wait now, and bytes of the current busy period of the gateway.
+/// Counts since the start of the run, the current backlog, and bytes of the gateway's current busy
+/// period.
 const COUNTS: [&str; 11] = [
     "arrived_packets",
     "arrived_bytes",
@@ -42,7 +43,8 @@ const COUNTS: [&str; 11] = [
 const MEASURES: [&str; 2] = ["delay_mean_seconds", "delay_max_seconds"];
 
 impl PassageSeries {
-    /// The gateway that is the station of this number; `groups` are the names of all traffic.
+    /// The series of the gateway with station number `station`; `groups` are the names of all
+    /// traffic.
     pub(super) fn new(
         gateway: &str,
         station: usize,
@@ -86,21 +88,21 @@ impl PassageSeries {
         }
     }
 
-    /// The rounds of flows, where they were followed.
+    /// The rounds of flows, if they were recorded.
     pub(super) fn rounds(&self, stations: &mut [Station]) -> Option<Table> {
         let passages = stations.get_mut(self.station)?.passages.as_mut()?;
         let rounds = passages.take_rounds(self.direction)?;
         Some(rounds.table(format!("rounds {}", self.name)))
     }
 
-    /// The flows that a marking tracked, where they were recorded.
+    /// The flows that a marking tracked, if they were recorded.
     pub(super) fn tracking(&self, stations: &mut [Station]) -> Option<Table> {
         let passages = stations.get_mut(self.station)?.passages.as_mut()?;
         let tracking = passages.take_tracking(self.direction)?;
         Some(tracking.table(format!("tracked {}", self.name)))
     }
 
-    /// The table with a column for each count of each traffic that came there.
+    /// The table with a column for each count of each traffic that entered the gateway.
     pub(super) fn columns(self, table: Table) -> Table {
         let came = |seen: &GroupSeries| seen.whole[0].last().is_some_and(|it| *it > 0);
         let groups = self.groups.into_iter().filter(|(_, seen)| came(seen));

@@ -42,7 +42,7 @@ const fn is_for_bridges(destination: &[u8; 6]) -> bool {
 
 /// True if an IP packet with this hop limit is control traffic; `packet` is its finished description.
 pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
-    // The ports of a fragment are not those of its datagram's other fragments.
+    // Fragments of one datagram would be treated differently: only the first has ports.
     if packet.fragment.is_part() && matches!(packet.key.protocol, Protocol::TCP | Protocol::UDP) {
         return false;
     }

@@ -7,10 +7,11 @@ use super::{Cursor, Oddity, ip};
 use crate::ethertype;
 use crate::tunnel::{self, Inside};
 
-/// Returns `true` if a described packet may be in a tunnel: cheap, for each packet.
+/// Returns `true` if a described packet may be in a tunnel. The check is cheap, because it runs for
+/// each packet.
 ///
-/// Fragments are not looked into, and nothing behind an authentication header: rewriting would break its integrity
-/// check.
+/// Fragments are not parsed further. Neither are packets behind an authentication header, because
+/// rewriting would break its integrity check.
 #[inline]
 pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     let possible = match packet.key.protocol {
@@ -23,7 +24,7 @@ pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     possible && !packet.fragment.is_part() && !frame.authenticated
 }
 
-/// Describes `packet` by the innermost header in its tunnels, and adds these to `outer`.
+/// Describes `packet` by the innermost header in its tunnels, and adds the tunnels to `outer`.
 ///
 /// `frame` is positioned behind the outermost IP header or the label stack.
 pub(super) fn look(
@@ -53,7 +54,7 @@ pub(super) fn look(
         outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
         (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
         (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);
-        // With the checksum, the identification of a fragment.
+        // The inner segment also holds the checksum and the identification of a fragment.
         packet.segment = inner.segment;
         described?;
     }

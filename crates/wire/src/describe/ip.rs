@@ -7,7 +7,7 @@ use super::{Cursor, Oddity, be16, control, fragment, is_control, transport};
 
 /// Source: RFC 791, section 3.1.
 ///
-/// A header that contradicts its lengths still has addresses, by which policies match it.
+/// A header with inconsistent lengths still has addresses, so policies can match the packet.
 #[inline]
 pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<20>().ok_or(Oddity::Ipv4)?;
@@ -82,7 +82,7 @@ fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
 
 /// Source: RFC 8200, sections 3 and 4.
 ///
-/// Headers that contradict their lengths still follow addresses, by which policies match the packet.
+/// A packet with inconsistent lengths still has addresses, so policies can match it.
 pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<40>().ok_or(Oddity::Ipv6)?;
     if header[0] >> 4 != 6 {
@@ -97,7 +97,7 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     let passed = frame.limit(payload_len).ok_or(Oddity::Ipv6);
     let passed = passed.and_then(|()| pass_extensions(frame, &mut upper));
 
-    // Protocol 0 would say that the frame is not IP.
+    // Protocol 0 in a descriptor means that the frame is not IP.
     let protocol = if upper.protocol == HOP_BY_HOP { NO_NEXT_HEADER } else { upper.protocol };
     let (src, dst) = addresses(header);
     packet.key =
@@ -126,16 +126,17 @@ struct Upper {
     authenticated: bool,
 }
 
-/// The protocol behind the extension headers in a first fragment. `None` if they do not end within it, or another
-/// fragment header is there.
+/// The protocol behind the extension headers in a first fragment. `None` if the fragment ends
+/// before they do, or if another fragment header follows.
 pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> {
     let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
     pass_extensions(frame, &mut upper).ok().filter(|()| upper.protocol != HOP_BY_HOP)?;
     upper.fragment.is_none().then_some(upper.protocol)
 }
 
-/// The protocol behind the extension headers that begin with `first` at `at`, and where its header is; and whether
-/// the packet is a fragment. `None` if a header is not whole.
+/// The protocol behind the extension headers, its offset, and whether the packet is a fragment. The
+/// first extension header has the number `first` and begins at `at`. `None` if a header is cut
+/// short.
 pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
     let mut cursor = Cursor { at, ..Cursor::new(packet, packet.len()) };
     let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
@@ -160,7 +161,7 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
             return Err(Oddity::Ipv6);
         }
         upper.authenticated |= Protocol(upper.protocol) == Protocol::AUTHENTICATION;
-        // A fragment header on a datagram in one piece means nothing (RFC 6946).
+        // A datagram in one piece may have a fragment header, which has no effect (RFC 6946).
         if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
             let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
             let identification = u32::from_be_bytes([a, b, c, d]);
@@ -192,7 +193,8 @@ fn endpoint_v6(mut address: [u8; 16]) -> Endpoint {
     Endpoint::v6(address, 0)
 }
 
-/// The length in a header's `field`; where a super-packet is too long for it, what is `left`.
+/// The length in a header's `field`. A super-packet is too long for the field and has zero there;
+/// its length is `left`.
 fn length(field: u16, left: usize) -> usize {
     if field == 0 && left > usize::from(u16::MAX) { left } else { usize::from(field) }
 }

@@ -6,7 +6,7 @@ use tidegate_core::packet::{Facts, NO_VLAN, Network};
 use super::{Cursor, Oddity, be16};
 use crate::{checksum, ethertype};
 
-/// Passes all link-layer headers; says what they carry.
+/// Passes all link-layer headers; returns the protocol of their payload.
 #[inline]
 pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let ethernet = frame.take::<14>().ok_or(Oddity::Link)?;
@@ -32,7 +32,7 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
     Err(Oddity::Depth)
 }
 
-/// Notes the identifier of a tag, of which the outermost two count.
+/// Records the VLAN identifier of a tag. Only the outermost two tags count.
 const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
     if packet.vlan == NO_VLAN {
         packet.vlan = vlan;
@@ -98,9 +98,13 @@ fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     })
 }
 
-/// Source: RFC 3032, section 2.1; what the stack carries is guessed from the first nibble, as
-/// routers do (RFC 4928, section 2), and the guess has to hold up: a pseudowire without control word
-/// may carry a MAC address that begins like an IP header.
+/// Passes an MPLS label stack and determines its payload.
+///
+/// Routers guess the payload from its first nibble (RFC 4928, section 2). A pseudowire without
+/// control word may carry a MAC address that begins like an IP header. So the guess counts only if
+/// the IP header is plausible.
+///
+/// Source: RFC 3032, section 2.1.
 fn mpls(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     for _ in 0..MAX_HEADERS {
         let [_, _, label_end, _] = *frame.take().ok_or(Oddity::Link)?;
@@ -143,7 +147,7 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     }
 }
 
-/// VLAN tags, or MPLS labels, in a row that are followed.
+/// Parsing follows at most this many VLAN tags, or MPLS labels, in a row.
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;

@@ -1,14 +1,14 @@
-//! What may be wrong with a frame.
+//! The kinds of malformed frames.
 
 use tidegate_core::{CountBy, Countable};
 
-/// Why a frame could not be understood, or not in full.
+/// Why a frame could not be parsed completely.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Oddity {
-    /// It ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts it.
+    /// The frame ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts it.
     Link,
-    /// It has more VLAN tags or MPLS labels in a row than we follow.
+    /// The frame has more VLAN tags or MPLS labels in a row than parsing follows.
     Depth,
     /// The IPv4 header is cut short, or contradicts itself or the length of the frame.
     Ipv4,
@@ -16,7 +16,7 @@ pub enum Oddity {
     Ipv6,
     /// The TCP, UDP or ICMP header is cut short, or contradicts the length of the packet.
     Transport,
-    /// A TCP option has another length than its kind has, or ends beyond the header.
+    /// A TCP option ends beyond the header, or its length is wrong for its kind.
     TcpOptions,
 }
 
@@ -25,7 +25,7 @@ impl Oddity {
     pub const ALL: [Self; 6] =
         [Self::Link, Self::Depth, Self::Ipv4, Self::Ipv6, Self::Transport, Self::TcpOptions];
 
-    /// Its name in metrics and reports.
+    /// Label in metrics and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Countable for Oddity {
     }
 }
 
-/// How many frames were odd, by oddity.
+/// Counts of malformed frames by oddity.
 pub type Oddities = CountBy<Oddity, { Oddity::ALL.len() }>;
 
 #[cfg(test)]

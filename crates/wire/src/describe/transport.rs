@@ -1,4 +1,4 @@
-//! TCP with its options, UDP, and the echo of ICMP.
+//! TCP with its options, UDP, and ICMP echo.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Options, Protocol, TcpFlags, TcpSegment};
@@ -20,8 +20,8 @@ pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<()
     }
 }
 
-/// The ports of a first fragment, and the bytes that it needs to have. `None` if it is shorter. Protocols without
-/// ports have zeros.
+/// The ports of a first fragment, and the number of header bytes that it must contain. `None` if it
+/// is shorter. Protocols without ports have zeros.
 ///
 /// Source: RFC 1858, section 3.1 (TCP up to its flags); RFC 768, RFC 792 (the whole header).
 pub(super) fn ports(frame: &Cursor<'_>, protocol: Protocol) -> Option<([u16; 2], usize)> {
@@ -97,8 +97,8 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
 
 /// Reads options into `segment`. Returns `None` if an option contradicts its length.
 ///
-/// An option of a length that its kind does not have is skipped by its length, as in Linux
-/// (`tcp_parse_options`). Options behind it are read. A length below 2 or beyond the header ends the reading.
+/// An option whose length is wrong for its kind is skipped, as in Linux (`tcp_parse_options`).
+/// Later options are read. A length below 2 or beyond the header ends the parsing.
 ///
 /// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
 /// RFC 5925 (digests), RFC 8684 (MPTCP).
@@ -121,7 +121,7 @@ fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     sound
 }
 
-/// Where among `options` the timestamps stand that a description says.
+/// Offset in `options` of the timestamps that a descriptor reports.
 pub(crate) fn timestamps_at(options: &[u8]) -> Option<usize> {
     let sound = option::each_at(options).map_while(|option| option);
     let timestamps = sound.filter(|(_, kind, body)| *kind == TIMESTAMPS && body.len() == 8);
@@ -161,5 +161,5 @@ const TCP_FLAGS: usize = 16;
 /// Request and reply (RFC 792; RFC 4443, section 4).
 const ICMP_ECHO: [u8; 2] = [8, 0];
 const ICMPV6_ECHO: [u8; 2] = [128, 129];
-/// The largest shift; larger ones count as this (RFC 7323, section 2.3).
+/// The largest window scale. Larger values count as this one (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

@@ -33,7 +33,8 @@ struct Spec {
 }
 
 impl Spec {
-    /// Piece `number` of a super-packet; its payload begins `from` bytes into that of the super-packet.
+    /// Piece `number` of a super-packet. Its payload begins at offset `from` of the super-packet's
+    /// payload.
     fn frame(&self, number: u16, from: usize, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
         let (src, dst) = ends(self.v6, 1, (5_000, 443));
         let mut inner = if self.udp { Frame::udp(src, dst) } else { Frame::tcp(src, dst) };
@@ -184,8 +185,8 @@ fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
 }
 
 proptest! {
-    /// Kills: any length, identification or checksum of any header left as it was, an outer checksum set that was
-    /// zero, an inner one computed after an outer one.
+    /// Kills: any length, identification or checksum of any header not updated. An outer checksum
+    /// of zero given a value. An inner checksum computed after an outer one.
     #[test]
     fn pieces_of_a_super_packet_are_as_if_they_had_been_sent_one_by_one(
         spec in specs(0..3),
@@ -208,8 +209,9 @@ proptest! {
         prop_assert_eq!(has_plain_headers(&whole, told.then_some(transport)), plain);
     }
 
-    /// Kills: a checksum completed in one depth only; an outer checksum, which counts on it, changed; those beyond two
-    /// tunnels not seen, or seen where they are finished.
+    /// Kills: a checksum completed in one depth only. An outer checksum changed although it already
+    /// counts on the completed inner one. Unfinished checksums beyond two tunnels not reported, or
+    /// finished ones reported.
     #[test]
     fn checksums_are_completed_in_up_to_two_tunnels_and_seen_in_the_third(
         spec in specs(0..4),
@@ -251,7 +253,7 @@ proptest! {
     }
 }
 
-/// Kills: Ethernet behind a label stack taken for nothing.
+/// Kills: Ethernet behind a label stack not recognised.
 #[test]
 fn checksums_are_completed_in_ethernet_over_mpls() {
     for control_word in [&[][..], &[0, 0, 0, 1]] {
@@ -273,7 +275,7 @@ fn checksums_are_completed_in_ethernet_over_mpls() {
 
 /// VXLAN on a port of its own, and any other tunnel over UDP.
 ///
-/// Kills: a payload that only its port names.
+/// Kills: a tunnel recognised only by its port.
 #[test]
 fn a_tunnel_on_another_port_is_split_where_the_kernel_says_what_is_inside() {
     for (v6, inner_v6) in [(false, false), (true, false), (false, true), (true, true)] {

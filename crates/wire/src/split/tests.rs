@@ -1,4 +1,4 @@
-//! What is cut is put together again, and is what was there.
+//! Reassembling the pieces yields the original packet.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn frame(v6: bool, udp: bool, payload: usize) -> Frame {
     Frame { payload: bytes.collect(), ..frame }
 }
 
-/// An IP packet, and what describes it from its first byte on.
+/// An IP packet, and its descriptor from the first byte on.
 fn packet(frame: &Frame) -> (Vec<u8>, Packet) {
     let bytes = frame.bytes();
     (bytes[14..].to_vec(), described(&bytes))
@@ -43,8 +43,8 @@ fn sums_are_right(packet: &[u8], described: &Packet) -> bool {
 }
 
 proptest! {
-    /// Kills: a sequence number, identification or length that does not follow; PSH or FIN on each, CWR on
-    /// each; a checksum as it was; the last piece left out.
+    /// Kills: a sequence number, identification or length not updated. PSH, FIN or CWR on every
+    /// piece. A checksum not updated. The last piece missing.
     #[test]
     fn a_super_packet_is_what_its_segments_are_together(
         v6 in any::<bool>(), udp in any::<bool>(), payload in 0usize..9_000, size in 1u16..1_500, flags in any::<u8>(),
@@ -87,8 +87,9 @@ proptest! {
         }
     }
 
-    /// Kills: an offset in bytes; "more" left out, or on the last; more than fits; options of the first in all;
-    /// the offset of a fragment that is fragmented forgotten.
+    /// Kills: an offset in bytes. "More fragments" missing, or set on the last. Fragments that are
+    /// too long. Options of the first in all. The offset of a fragment ignored when it is
+    /// fragmented again.
     #[test]
     fn fragments_are_the_packet_again_also_of_a_fragment(
         payload in 0usize..5_000, fits in 68usize..1_500, options in any::<bool>(), begin in 0u16..500, more in any::<bool>(),
@@ -127,7 +128,7 @@ proptest! {
     }
 }
 
-/// Kills: a forged super-packet of which each byte gets headers of its own; a real one refused.
+/// Kills: a forged super-packet split into frames that are mostly headers; a real one refused.
 #[test]
 fn no_frames_are_made_that_are_headers_for_the_most_part() {
     let mut whole = frame(false, false, 60_000);

@@ -1,4 +1,4 @@
-//! The headers before the datagrams of a trunk: made once, and filled in for each.
+//! The headers of trunk datagrams: built once, then completed for each datagram.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
@@ -9,14 +9,15 @@ use crate::neighbour::Mac;
 use crate::rewrite::{traffic_class, write};
 use crate::{VlanTag, checksum};
 
-/// What stands before each datagram of one end, from Ethernet to UDP.
+/// Template of the headers from Ethernet to UDP, for the datagrams of one end.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     headers: Vec<u8>,
-    /// Where the IP header begins, and the UDP header.
+    /// Offsets of the IP header and of the UDP header.
     network: usize,
     transport: usize,
-    /// The sum over the pseudo header but for the length, and over what is the same of every IPv4 header.
+    /// Precomputed sums: the pseudo header without its length, and the fields that all IPv4 headers
+    /// share.
     addresses: u16,
     network_sum: u16,
 }
@@ -25,7 +26,7 @@ pub struct Envelope {
 const UDP: usize = 8;
 
 impl Envelope {
-    /// That of datagrams from `source` between `ends`, with this tag.
+    /// The template for datagrams from the MAC address `source` between `ends`, with this VLAN tag.
     #[must_use]
     pub fn new(ends: Ends, source: Mac, tag: Option<VlanTag>) -> Self {
         let Ends { local, peer, port } = ends;
@@ -42,19 +43,22 @@ impl Envelope {
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
         let addresses = checksum::pseudo_header(&key, 0);
         let transport = headers.len() - UDP;
-        set(&mut headers, transport + 6, 0); // of an empty datagram, in the sum over the next
+        set(&mut headers, transport + 6, 0); // The checksum of an empty datagram must not enter the next sum.
         Self { headers, network, transport, addresses, network_sum }
     }
 
-    /// Bytes before what a datagram carries.
+    /// Bytes of all headers before the payload of a datagram.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.transport + UDP
     }
 
-    /// Writes the headers of `frame`, all that stands behind which it has already, to `next_hop`. The IP header is as `like`
-    /// says; of user packet number `user` nobody makes fragments, and its identification says its number. Says the UDP checksum; `None`
-    /// if it is shorter than the headers, or longer than they can say.
+    /// Writes the headers of `frame`, whose payload is already in place, with destination MAC
+    /// address `next_hop`.
+    ///
+    /// The IP header gets DSCP and ECN of `like`. With a `user` packet number, an IPv4 header gets
+    /// DF and the low 16 bits of this number as its identification. Returns the UDP checksum.
+    /// `None` if the frame is shorter than the headers, or too long for a length field.
     #[must_use]
     pub fn write(
         &self,
@@ -82,7 +86,7 @@ impl Envelope {
         let udp = frame.get_mut(self.transport..)?;
         set(udp, 4, datagram);
         let sum = match !checksum::sum(checksum::add(self.addresses, [datagram]), udp) {
-            0 => u16::MAX, // zero would say that there is none
+            0 => u16::MAX, // Zero would mean that there is no checksum (RFC 768).
             sum => sum,
         };
         set(udp, 6, sum);
@@ -105,10 +109,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside the frame that is made of its fields: byte for byte the same.
+        /// The frame equals, byte for byte, one that the frame builder makes of the same fields.
         ///
-        /// Kills: a length, codepoint, identification or tag that is not filled in; a checksum that counts what the headers were
-        /// made with.
+        /// Kills: a length, codepoint, identification or tag that is not filled in. A checksum that
+        /// counts values of the template.
         #[test]
         fn a_frame_is_as_if_made_of_its_fields(
             v6 in any::<bool>(), vlan in prop::option::of(1u16..4_095), dscp in 0u8..64, ecn in 0usize..4,

@@ -1,4 +1,4 @@
-//! What may come in of a datagram: a user packet, whole, from a host and to a host.
+//! Checks the user packet in a trunk datagram: it must be one whole IP packet between two hosts.
 //!
 //! Source: RFC 6040, section 4.2 (ECN); RFC 6890 (addresses of no host).
 
@@ -9,13 +9,14 @@ use tidegate_core::packet::Ecn;
 use super::Refusal;
 use crate::checksum;
 
-/// Looks at `packet`, which came in a datagram with the codepoint `outer`, and gives it the ECN codepoint it has to
-/// have here; says whom it is for.
+/// Checks the user packet of a datagram with the ECN codepoint `outer`, and sets its own ECN
+/// codepoint accordingly. Returns the destination.
 ///
 /// # Errors
 ///
-/// [`Refusal::Inner`] if it is not one IP packet to the last byte, or is from or to what no host beyond a
-/// router is; [`Refusal::Congested`] if it was marked on the way and does not know what that means.
+/// [`Refusal::Inner`] if it is not exactly one IP packet, or if an address cannot belong to a host
+/// beyond a router. [`Refusal::Congested`] if the datagram was marked CE and the user packet is not
+/// ECN-capable.
 pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     let (src, dst) = ends(packet).ok_or(Refusal::Inner)?;
     if !is_host(src) || !is_host(dst) {
@@ -25,7 +26,7 @@ pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     Ok(dst)
 }
 
-/// From whom to whom it is; `None` if it is no IP packet, or not as long as it says.
+/// Source and destination; `None` if this is not exactly one IP packet.
 fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let len = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
     match packet.first()? >> 4 {
@@ -46,7 +47,7 @@ fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Whether `address` can be that of a host beyond a router.
+/// Returns `true` if `address` can belong to a host beyond a router.
 fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {
@@ -60,10 +61,10 @@ fn is_host(address: IpAddr) -> bool {
     }
 }
 
-/// What `outer` says is said of the packet inside.
+/// Transfers the congestion mark of the outer header to the packet inside.
 fn mark(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
     let v4 = packet.first().is_some_and(|it| it >> 4 == 4);
-    // The two bits end the second byte of IPv4, and stand in the upper half of the second of IPv6.
+    // ECN is in the low bits of the second byte of IPv4, and in its upper half for IPv6.
     let shift = if v4 { 0 } else { 4 };
     let byte = packet.get_mut(1).ok_or(Refusal::Inner)?;
     let before = *byte;
@@ -109,9 +110,10 @@ mod tests {
         frame.bytes()[14..].to_vec()
     }
 
-    /// The table of RFC 6040, section 4.2, figure 4: by inner row, outer column.
+    /// The table of RFC 6040, section 4.2, figure 4: inner codepoints are rows, outer ones columns.
     ///
-    /// Kills: a mark forgotten, or given to who does not know it; ECT(1) of the path lost; a checksum as it was.
+    /// Kills: a mark lost, or given to a packet that is not ECN-capable; ECT(1) of the path lost; a
+    /// checksum not updated.
     #[test]
     fn what_the_path_marked_is_marked_inside() {
         let all = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
@@ -139,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: lengths that are not looked at, or may be less than what came.
+        /// Kills: lengths that are not checked, or may be smaller than the received packet.
         #[test]
         fn what_is_cut_or_longer_than_it_says_is_refused(
             v6 in any::<bool>(), len in 0usize..200, at in any::<prop::sample::Index>(), more in 1usize..40,

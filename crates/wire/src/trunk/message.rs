@@ -1,20 +1,23 @@
-//! The layout of datagrams between the ends of a trunk, before they are sealed and after they are opened.
+//! The layout of trunk datagrams, without the authentication tag.
 //!
-//! All numbers are big-endian. The first byte is the version in its upper half and the kind in its lower.
+//! All numbers are big-endian. The first byte has the version in its upper half and the kind in its
+//! lower half.
 //!
 //! | kind | then |
 //! |---|---|
-//! | 1, hello | the form (1), 2 bytes zero, the nonce of its sender (16), the nonce that the sender last heard (16) |
+//! | 1, hello | the form (1), 2 bytes zero, the nonce of its sender (16), the last nonce received from the peer (16) |
 //! | 2, segment | channel (1), number (6), presence bits (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
 //!
-//! The form has 1 for user packets in datagrams, 2 for epochs or 4 for `vegas`, and 8 for management connections with a
-//! weight. A gateway without `vegas` and weights reads 4 and 8 as malformed. The hellos of all other trunks are unchanged.
+//! The form has 1 for user packets in datagrams, 2 for epochs or 4 for `vegas`, and 8 for
+//! management connections with a weight. A gateway without `vegas` and weights reads 4 and 8 as
+//! malformed. The hellos of all other trunks are unchanged.
 //!
-//! Options stand in the order of the bits that say they are there: timestamps (8), SACK permitted (0), window
-//! scale (1), largest segment (2), and SACK blocks (8 each), whose number the upper bits say. A seal of 16
-//! bytes ends each. Most management packets are a segment with timestamps: 46 bytes of UDP payload, 74 bytes over IPv4, and
-//! 94 over IPv6. At VMSS 1500 these are 4.9 and 6.3 % of the user bytes that a packet stands for.
+//! Options follow in the order of their presence bits: timestamps (8), SACK permitted (0), window
+//! scale (1), MSS (2), and SACK blocks (8 each). The upper presence bits hold the number of SACK
+//! blocks. A tag of 16 bytes ends each datagram. Most management packets are a segment with
+//! timestamps: 46 bytes of UDP payload, 74 bytes over IPv4, and 94 over IPv6. At VMSS 1500 these
+//! are 4.9 and 6.3 % of the user bytes that a packet stands for.
 
 use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
@@ -22,7 +25,7 @@ use tidegate_core::trunk::Probing;
 
 use super::Refusal;
 
-/// Marks one run of a gateway; all zero for none.
+/// Identifies one run of a gateway; all zeros mean none.
 pub type Nonce = [u8; 16];
 
 /// The settings that both ends of a trunk must have in common.
@@ -30,7 +33,7 @@ pub type Nonce = [u8; 16];
 pub struct Form {
     /// User packets travel in datagrams.
     pub encapsulates: bool,
-    /// How the trunk finds its share.
+    /// The mechanism by which the trunk finds its share.
     pub probing: Probing,
     /// The trunk has management connections and a weight, and so the greatest number of connections. With `vegas`,
     /// each end has a weight of its own or none.
@@ -38,7 +41,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The first setting in which two ends differ.
+    /// The first setting in which the two forms differ.
     pub(super) fn difference(self, other: Self) -> Option<Refusal> {
         let same = [
             (self.encapsulates == other.encapsulates, Refusal::Encapsulation),
@@ -59,7 +62,7 @@ impl Form {
         encapsulates | probing | weighted
     }
 
-    /// `None` for a byte that no gateway writes.
+    /// Decodes the form byte; `None` for a byte that no gateway writes.
     fn of(byte: u8) -> Option<Self> {
         let probing = match byte & (EPOCHS | VEGAS) {
             0 => Probing::Management,
@@ -78,30 +81,30 @@ const EPOCHS: u8 = 2;
 const VEGAS: u8 = 4;
 const WEIGHTED: u8 = 8;
 
-/// A datagram without its seal.
+/// A datagram without its authentication tag.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message {
-    /// Who is there.
+    /// Announces a gateway to its peer.
     Hello {
-        /// What it does.
+        /// The form of the trunk at the sender.
         form: Form,
-        /// The nonce of who sends it.
+        /// The sender's nonce.
         own: Nonce,
-        /// The nonce that one last heard.
+        /// The last nonce that the sender received from its peer.
         heard: Nonce,
     },
     /// A segment of a management connection.
     Segment {
-        /// The port it comes from, less the first of the trunk's.
+        /// The sending port, as an offset from the trunk's first port.
         channel: u8,
-        /// Counts what is sent in a session, from one.
+        /// Number of the datagram within its session, from one.
         number: u64,
-        /// What it says, but for its ECN field: that is in the IP header.
+        /// The segment. Its ECN field is in the IP header instead.
         segment: Segment,
     },
 }
 
-/// What this protocol is at.
+/// Version of this protocol.
 pub const VERSION: u8 = 2;
 
 const HELLO: u8 = 1;
@@ -110,24 +113,25 @@ const SEGMENT: u8 = 2;
 /// The first byte of a datagram with a user packet.
 pub const USER: u8 = VERSION << 4 | 3;
 
-/// The highest number there is: long before, a session has ended.
+/// The largest datagram number. No session lasts long enough to reach it.
 pub const MOST: u64 = (1 << 48) - 1;
 
 const TIMESTAMPS: u8 = 1;
 const SACK_PERMITTED: u8 = 2;
 const WINDOW_SCALE: u8 = 4;
 const LARGEST: u8 = 8;
-/// Bits below the number of SACK blocks.
+/// Lowest of the presence bits with the number of SACK blocks.
 const BLOCKS: u8 = 4;
 
-/// The longest message there is, without its seal.
+/// Length of the longest message, without its tag.
 pub const LONGEST: usize = HEAD + 8 + 1 + 2 + 4 * 8;
 
 /// Bytes of a segment before its options.
 const HEAD: usize = 22;
 
 impl Message {
-    /// Appends its bytes; `None`, and whatever of them, if it holds a number there is no room for.
+    /// Appends the encoded message. `None` if a value does not fit its field; `bytes` may then end
+    /// with a part of the message.
     #[must_use]
     pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
@@ -145,11 +149,11 @@ impl Message {
         Some(())
     }
 
-    /// What `bytes`, of which the seal has been taken off, say.
+    /// Decodes a message; `bytes` are a datagram without its tag.
     ///
     /// # Errors
     ///
-    /// If they are of another version, or not what a message can be, to the last byte.
+    /// If the version is another one, or if the bytes are not exactly one message.
     pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
         let (first, rest) = bytes.split_first().ok_or(Refusal::Malformed)?;
         if first >> 4 != VERSION {
@@ -165,7 +169,7 @@ impl Message {
     }
 }
 
-/// Appends `first`, and what a segment says.
+/// Appends `first` and the fields of a segment.
 fn write_segment(first: u64, segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
     let TcpSegment { timestamps, window_scale, mss, sack_permitted, .. } = segment.header;
     let blocks = segment.sack.as_slice();
@@ -196,12 +200,12 @@ fn write_segment(first: u64, segment: &Segment, bytes: &mut Vec<u8>) -> Option<(
     Some(())
 }
 
-/// Two words, one behind the other.
+/// Joins two 32-bit words.
 fn pair(first: u32, second: u32) -> [u8; 8] {
     (u64::from(first) << 32 | u64::from(second)).to_be_bytes()
 }
 
-/// What is still to be read.
+/// The bytes not yet decoded.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -259,5 +263,5 @@ impl Reader<'_> {
     }
 }
 
-/// The largest shift of a window (RFC 7323, section 2.3).
+/// The largest window scale (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

@@ -1,11 +1,13 @@
-//! How long datagrams to the other end may be: what was configured, and what routers on the way say.
+//! The path MTU to the other end: the configured one, reduced by the "packet too big" errors of
+//! routers.
 //!
-//! What a router says counts only if it quotes a datagram that was sent: the checksum of one is as good as
-//! chance to whoever does not see it, since a seal goes into it. Whoever guesses it gains little: nothing below
-//! [`PathMtu::LEAST`] is believed, with which every IPv6 packet of the least MTU still fits.
+//! An error counts only if it quotes a datagram that was sent. An off-path attacker must guess its
+//! UDP checksum, which is random because it covers the authentication tag. A correct guess gains
+//! little: no value below [`PathMtu::LEAST`] is accepted, with which an IPv6 packet of the minimum
+//! MTU still fits.
 //!
-//! Source: RFC 1191, sections 3 and 6.3 (what is heard is forgotten after ten minutes); RFC 8201, section 4;
-//! RFC 5927, section 7 (what has to be looked at before it is believed).
+//! Source: RFC 1191, sections 3 and 6.3 (a reported MTU expires after ten minutes); RFC 8201,
+//! section 4; RFC 5927, section 7 (checks before an error is accepted).
 
 use std::time::Duration;
 
@@ -13,47 +15,47 @@ use tidegate_core::Time;
 
 use crate::icmp::TooBig;
 
-/// How long IP packets to the other end may be.
+/// The MTU of IP packets to the other end.
 #[derive(Clone, Debug)]
 pub struct PathMtu {
     configured: u32,
     heard: Option<(u32, Time)>,
-    /// The checksums of the latest datagrams, by their number; zero of none.
+    /// UDP checksums of the latest datagrams, by datagram number; zero means none.
     sent: Vec<u16>,
     ignored: u64,
 }
 
 impl PathMtu {
-    /// The least there can be: an IPv6 packet of 1280 bytes in a datagram over IPv6.
+    /// The smallest accepted MTU: an IPv6 packet of 1280 bytes in a datagram over IPv6.
     ///
     /// Source: RFC 8200, section 5.
     pub const LEAST: u32 = 1_280 + 40 + 8 + 7 + 16;
 
-    /// A path that carries `configured` bytes as far as is known.
+    /// A path with the MTU `configured` until a router reports less.
     #[must_use]
     pub fn new(configured: u32) -> Self {
         let configured = configured.max(Self::LEAST);
         Self { configured, heard: None, sent: vec![0; LATEST], ignored: 0 }
     }
 
-    /// The longest IP packet that fits, as far as is known.
+    /// The longest IP packet that fits, in bytes, as known at `now`.
     #[must_use]
     pub fn get(&self, now: Time) -> u32 {
         let heard = self.heard.filter(|(_, at)| now.since(*at) < FORGOTTEN);
         heard.map_or(self.configured, |(mtu, _)| mtu)
     }
 
-    /// A datagram of this number was sent with this UDP checksum.
+    /// Records that datagram `number` was sent with this UDP checksum.
     pub fn sent(&mut self, number: u64, checksum: u16) {
         self.sent[place(number)] = checksum;
     }
 
-    /// Takes in what a router says of datagram `number`, of which at least the last 16 bits are known; says whether
-    /// it is believed.
+    /// Processes a router's error about datagram `number`, of which at least the last 16 bits are
+    /// known. Returns `true` if the error is accepted.
     pub fn hear(&mut self, now: Time, told: &TooBig, number: u64) -> bool {
         let was_sent = told.checksum != 0 && self.sent[place(number)] == told.checksum;
         let mtu = told.mtu.max(Self::LEAST);
-        // It is not too big for who would have let it pass.
+        // A router whose MTU is at least the datagram's length would have forwarded it.
         let believed = was_sent && told.mtu < told.len && mtu < self.get(now);
         if believed {
             self.heard = Some((mtu, now));
@@ -63,14 +65,14 @@ impl PathMtu {
         believed
     }
 
-    /// What was said and not believed, or not news.
+    /// Errors that were not accepted, or reported nothing smaller.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
 }
 
-/// Datagrams that are remembered: what a path of 1 Gbit/s has under way in 50 ms.
+/// Number of remembered datagrams: as many as a path of 1 Gbit/s has in flight in 50 ms.
 const LATEST: usize = 4_096;
 
 /// Source: RFC 1191, section 6.3.
@@ -109,11 +111,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever anybody says, the path is never wider than configured and never narrower than the least;
-        /// nothing changes unless a datagram that was sent is quoted.
+        /// For any sequence of errors, the MTU stays between the least and the configured value. It
+        /// changes only if an error quotes a datagram that was sent.
         ///
-        /// Kills: no floor; a checksum that is not looked at, or zero taken for one that was sent; a path that
-        /// grows by what is said.
+        /// Kills: no lower bound. A checksum that is not compared, or zero taken for one that was
+        /// sent. A path MTU that grows.
         #[test]
         fn nobody_makes_it_less_than_the_least_or_more_than_was_configured(
             said in prop::collection::vec((any::<bool>(), 0u32..3_000, 0u16..4, 0u64..6), 1..60),

@@ -1,37 +1,39 @@
-//! Why a datagram is not taken.
+//! Reasons for refusing a trunk datagram.
 
 use tidegate_core::{CountBy, Countable};
 
-/// Why a datagram to a trunk is not taken.
+/// Why a datagram to a trunk is refused.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// It ends before what it says it holds, or holds what cannot be.
+    /// The datagram is cut short, or has an invalid field.
     Malformed,
-    /// It is of another version of this protocol.
+    /// The datagram is of another protocol version.
     Version,
-    /// Nobody with the key made it as it is, or it is from an earlier run of either gateway.
+    /// The authentication tag is wrong: an unknown sender, a damaged datagram, or one from an
+    /// earlier run of either gateway.
     Forged,
-    /// It was taken before, or is so old that nobody can tell.
+    /// The datagram was accepted before, or is too old to tell.
     Replayed,
-    /// The gateways have not yet agreed on a session since one of them began.
+    /// The gateways have not agreed on a session since one of them started.
     NoSession,
-    /// One end has user packets travel in datagrams, and the other does not.
+    /// User packets travel in datagrams at one end only.
     Encapsulation,
-    /// The ends find the share in different ways: by management packets, by `vegas` or by epochs.
+    /// The ends find the share by different mechanisms: management packets, `vegas` or epochs.
     Probing,
-    /// One end has management connections with a weight, and the other without.
+    /// Only one end has management connections with a weight.
     Weight,
-    /// What is in it is no user packet: not an IP packet to the last byte, or not between hosts.
+    /// The payload is not exactly one IP packet between two hosts.
     Inner,
-    /// It was marked on the way, and the user packet inside cannot say so.
+    /// The datagram was marked CE on the way, and the user packet inside is not ECN-capable.
     Congested,
-    /// It is a fragment. Trunks do not fragment their datagrams.
+    /// The datagram is a fragment. Trunks do not fragment their datagrams.
     Fragment,
-    /// It is of a management connection that this end does not have.
+    /// The segment belongs to a management connection that this end does not have.
     Channel,
-    /// It is for the address of this end, and is no datagram from the other end: another sender, port or protocol, a
-    /// tunnel, or cut off before its ports. The first trunk of the address counts it.
+    /// The packet is addressed to this end, but is no datagram from the other end. It has another
+    /// sender, port or protocol, is in a tunnel, or is cut off before its ports. The first trunk of
+    /// the address counts it.
     Stranger,
 }
 
@@ -53,7 +55,7 @@ impl Refusal {
         Self::Stranger,
     ];
 
-    /// Its name in metrics and reports.
+    /// Label in metrics and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,5 +88,5 @@ impl Countable for Refusal {
     }
 }
 
-/// How many datagrams were not taken, by reason.
+/// Counts of refused datagrams by reason.
 pub type Refusals = CountBy<Refusal, { Refusal::ALL.len() }>;

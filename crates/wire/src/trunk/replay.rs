@@ -1,11 +1,11 @@
-//! Which datagrams have been taken.
+//! The anti-replay window: remembers the numbers of accepted datagrams.
 //!
-//! Source: RFC 6479, section 2: blocks of bits in a ring, so that moving on clears whole blocks.
+//! Source: RFC 6479, section 2: blocks of bits in a ring, so that an advance clears whole blocks.
 
-/// The latest numbers that were taken.
+/// The latest accepted numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// The highest taken; zero, which no datagram has, before the first.
+    /// The highest accepted number. Zero before the first datagram; no datagram has this number.
     top: u64,
     taken: [u64; BLOCKS],
 }
@@ -13,11 +13,11 @@ pub(super) struct Window {
 /// Blocks of 64 bits.
 const BLOCKS: usize = 32;
 
-/// How far behind the highest a number may be.
+/// Width of the window: older numbers are refused.
 const SPAN: u64 = 64 * 31;
 
 impl Window {
-    /// Takes `number`, unless it was taken before or is too far behind; says whether it did.
+    /// Accepts `number` and returns `true`, unless it was accepted before or is too old.
     pub(super) fn take(&mut self, number: u64) -> bool {
         if number == 0 || self.top.saturating_sub(number) >= SPAN {
             return false;
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that wander forward, with steps back of every size and jumps over all blocks.
+    /// Numbers that advance, with steps back of every size and jumps beyond all blocks.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![
             6 => -3i64..6, 2 => -200i64..200, 1 => -2_500i64..0, 1 => 0i64..5_000, 1 => 0i64..1_000_000
@@ -64,10 +64,10 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a set that forgets nothing: no number is taken twice, and none within reach is refused
-        /// that was not taken.
+        /// Compared with a set that forgets nothing: no number is accepted twice, and no new number
+        /// within the window is refused.
         ///
-        /// Kills: blocks not cleared when it moves on; a span of all blocks; zero taken.
+        /// Kills: blocks not cleared on an advance; a window of all blocks; zero accepted.
         #[test]
         fn a_number_is_taken_once_and_only_what_is_far_behind_is_refused(numbers in numbers()) {
             let (mut window, mut taken, mut top) = (Window::default(), BTreeSet::new(), 0u64);

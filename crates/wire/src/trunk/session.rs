@@ -1,27 +1,32 @@
 //! Authentication of a trunk: keys, the agreement on a session, and protection against replay.
 //!
-//! Both gateways are given the same key. Each makes a random *nonce* when it starts. A hello holds the nonce of its
-//! sender and the nonce that the sender last heard. A gateway that finds its own nonce in a hello knows that the hello is of
-//! this run. Both then have two nonces that neither chose alone. The key and these nonces give the keys of the *session*,
-//! one for each direction, which seal and number every segment. Nothing recorded earlier belongs to the session.
+//! Both gateways are given the same key. Each makes a random *nonce* when it starts. A hello holds
+//! the nonce of its sender and the nonce that the sender last heard. A gateway that finds its own
+//! nonce in a hello knows that the hello is of this run. Both then have two nonces that neither
+//! chose alone. The key and these nonces give the keys of the *session*, one for each direction,
+//! which seal and number every segment. Nothing recorded earlier belongs to the session.
 //!
-//! A nonce serves one session. A peer may come with another nonce because it has started again, or because somebody
-//! replays an earlier hello. A new nonce then asks the peer to answer, and the session continues until it has.
+//! A nonce serves one session. A peer may come with another nonce because it has started again, or
+//! because somebody replays an earlier hello. A new nonce then asks the peer to answer, and the
+//! session continues until it has.
 //!
-//! Any other hello may be one of long ago. The answer to it holds its nonce, so that a live peer finds its own nonce
-//! there. The session only remembers that this nonce was answered. Replayed hellos therefore take no answer away from a
-//! live peer.
+//! Any other hello may be one of long ago. The answer contains the nonce of that hello, so a live
+//! peer finds its own nonce in it. The session only remembers that this nonce was answered.
+//! Replayed hellos therefore take no answer away from a live peer.
 //!
-//! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the share is found, and
-//! whether there are weights. An end refuses hellos of another form, so that the ends agree on nothing.
+//! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the
+//! share is found, and whether there are weights. An end refuses hellos of another form, so the
+//! ends agree on no session.
 //!
-//! Seals are SipHash-2-4 with 128 bits of output, made for authenticating short messages: it takes half of what
-//! BLAKE3 takes, or less. BLAKE3 derives its keys of 128 bits. Seals cover user packets to the last byte. The other end
-//! has sent every accepted packet, in this session, and each is accepted once. Nothing is secret. The DS codepoint, ECN field and
-//! hop limit of the IP header are not sealed, as routers change them; addresses and ports are in the keys.
+//! Authentication tags (*seals*) are SipHash-2-4 with 128 bits of output, a MAC for short messages
+//! that takes at most half the time of BLAKE3. BLAKE3 derives its keys of 128 bits. Tags cover user
+//! packets completely. The other end has sent every accepted packet, in this session, and each is
+//! accepted once. Nothing is encrypted. Tags do not cover the DS codepoint, ECN field and hop limit
+//! of the IP header, as routers change them. Addresses and ports are part of the keys.
 //!
-//! Source: RFC 4303, section 3.4.3 (take once, after the seal was found right); RFC 6479; "SipHash: a fast short-input
-//! PRF" (INDOCRYPT 2012), sections 2.4 and 5, and its reference code for 128 bits.
+//! Source: RFC 4303, section 3.4.3 (check the tag before the anti-replay window); RFC 6479;
+//! "SipHash: a fast short-input PRF" (INDOCRYPT 2012), sections 2.4 and 5, and its reference code
+//! for 128 bits.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,7 +39,7 @@ use super::message::{LONGEST, MOST, Message, Nonce, USER};
 use super::replay::Window;
 use super::{Form, Refusal, Refusals};
 
-/// What both gateways of a trunk know, and nobody else.
+/// The secret that both gateways of a trunk share.
 #[derive(Clone)]
 pub struct Key(pub [u8; 32]);
 
@@ -44,104 +49,105 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Between whom a trunk is.
+/// The addresses and the port of a trunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ends {
     /// The address of this end.
     pub local: IpAddr,
-    /// The address of the other.
+    /// The address of the other end.
     pub peer: IpAddr,
-    /// The UDP port of both.
+    /// The UDP port at both ends.
     pub port: u16,
 }
 
 impl Ends {
-    /// Them as the other end sees them.
+    /// The same ends as seen by the peer.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self { local: self.peer, peer: self.local, port: self.port }
     }
 }
 
-/// What a datagram that was taken holds.
+/// The content of an accepted datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Opened {
-    /// The peer is there.
+    /// A hello of the peer.
     Hello {
-        /// The nonce to which an [`answer`](Session::answer) is due now.
+        /// The peer's nonce, if a hello is to be sent back now: pass it to
+        /// [`answer`](Session::answer).
         answer: Option<Nonce>,
     },
     /// A segment of a management connection.
     Segment {
-        /// The port it came from, less the first of the trunk's.
+        /// The sending port, as an offset from the trunk's first port.
         channel: u8,
-        /// What it says, but for its ECN field.
+        /// The segment, without its ECN field.
         segment: Segment,
     },
     /// A user packet: see [`user_packet`].
     User,
 }
 
-/// The user packet in `datagram`, which was [opened](Session::open) as one.
+/// The user packet in `datagram`, which [`open`](Session::open) returned as [`Opened::User`].
 #[must_use]
 pub fn user_packet(datagram: &[u8]) -> &[u8] {
     datagram.get(USER_HEADER..datagram.len().saturating_sub(SEAL)).unwrap_or_default()
 }
 
-/// Bytes of a seal, and of what stands before a user packet.
+/// Bytes of a tag, and of the header before a user packet.
 const SEAL: usize = 16;
 const USER_HEADER: usize = 7;
 
 const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// Nonces that are answered within a second, each once, where nothing shows that whoever says them is there: some
-/// 50 kbit/s of answers, and more than a peer has begun anew while somebody listened.
+/// At most this many unverified nonces are answered per second, each once. The answers are about 50
+/// kbit/s. A peer restarts less often than this while somebody records its hellos.
 const ANSWERS: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What one end of a trunk has agreed on with the other.
+/// One end of the session protocol.
 #[derive(Debug)]
 pub struct Session {
-    /// For hellos of this end, and of the other.
+    /// Tags for hellos of this end, and of the peer.
     hellos: [Seal; 2],
     secret: Key,
     ends: Ends,
-    /// What its nonces are made of.
+    /// The secret from which this end derives its nonces.
     random: Key,
     /// The form of this end, and the setting in which the other end last differed.
     form: Form,
     difference: Option<Refusal>,
-    /// Nonces made.
+    /// Number of nonces made.
     made: u64,
-    /// This end's nonce, and whether a session was agreed on with it.
+    /// This end's nonce, and whether it has served a session.
     own: (Nonce, bool),
-    /// The peer's, as the last hello said that held our own.
+    /// The peer's nonce in the last hello that contained this end's nonce.
     heard: Nonce,
     agreed: Option<Agreed>,
-    /// When the peer last showed that it is there.
+    /// Last time of a datagram that only a live peer can have sent.
     alive: Option<Time>,
-    /// Nonces answered though they may be of long ago, since when.
+    /// Unverified nonces answered since this time; they may be replayed.
     answered: (Vec<Nonce>, Time),
     sessions: u64,
     refused: Refusals,
-    /// The segment that was sealed last, whose room the next takes.
+    /// Buffer of the last segment's datagram, reused for the next.
     sealed: Vec<u8>,
 }
 
-/// A session.
+/// A session that both ends have agreed on.
 #[derive(Debug)]
 struct Agreed {
     peer: Nonce,
     send: Seal,
     receive: Seal,
-    /// Of segments, and of user packets: what was sent, and what was taken.
+    /// For segments and for user packets: the last number sent, and the window of numbers accepted.
     sent: [u64; 2],
     taken: [Window; 2],
 }
 
 impl Session {
-    /// One end that has heard nothing yet. `random` is unlike that of any other run.
+    /// An end that has received nothing yet. `random` must differ in each run.
     #[must_use]
     pub fn new(key: &Key, ends: Ends, random: [u8; 32]) -> Self {
         let hello = |ends: Ends| Seal::derive(HELLO, key, ends, &[]);
@@ -166,26 +172,27 @@ impl Session {
         session
     }
 
-    /// It, where both ends are to do so.
+    /// Sets the form that both ends must have.
     #[must_use]
     pub const fn like(mut self, form: Form) -> Self {
         self.form = form;
         self
     }
 
-    /// The setting in which the other end last differed, so that nothing is agreed on.
+    /// The setting in which the last hello of the peer differed. While there is one, hellos agree
+    /// on no session.
     #[must_use]
     pub const fn difference(&self) -> Option<Refusal> {
         self.difference
     }
 
-    /// Between whom it is.
+    /// The ends of the trunk.
     #[must_use]
     pub const fn ends(&self) -> Ends {
         self.ends
     }
 
-    /// Whether segments can be sealed.
+    /// Returns `true` if there is a session, so that segments can be sent.
     #[must_use]
     pub const fn is_agreed(&self) -> bool {
         self.agreed.is_some()
@@ -197,25 +204,25 @@ impl Session {
         self.sessions
     }
 
-    /// When the peer last showed that it is there.
+    /// The last time when a datagram proved that the peer is alive.
     #[must_use]
     pub const fn alive(&self) -> Option<Time> {
         self.alive
     }
 
-    /// Datagrams that were not taken.
+    /// Counts of refused datagrams.
     #[must_use]
     pub const fn refused(&self) -> &Refusals {
         &self.refused
     }
 
-    /// A hello: to be sent at the beginning, and now and then.
+    /// A hello for the peer. Send one at the start and then periodically.
     #[must_use]
     pub fn hello(&self) -> Vec<u8> {
         self.answer(self.heard)
     }
 
-    /// The hello that an opened one asks for, which said `heard`.
+    /// The hello to send in response to a hello with the nonce `heard`.
     #[must_use]
     pub fn answer(&self, heard: Nonce) -> Vec<u8> {
         let message = Message::Hello { form: self.form, own: self.own.0, heard };
@@ -223,7 +230,8 @@ impl Session {
         sealed(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
     }
 
-    /// The datagram with a segment; `None` without a session, or for one that no datagram can hold.
+    /// Encodes and authenticates a segment. `None` without a session, or if a field of the segment
+    /// is too large.
     #[must_use]
     pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
         let agreed = self.agreed.as_mut()?;
@@ -234,8 +242,8 @@ impl Session {
         Some(bytes)
     }
 
-    /// Makes `datagram` one with the user packet that is in it, between as many bytes as stand before one and as
-    /// its seal has; says its number. `None` without a session.
+    /// Authenticates in place: `datagram` is room for the header, a user packet, and room for the
+    /// tag. Returns the packet number. `None` without a session.
     #[must_use]
     pub fn seal_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
         let agreed = self.agreed.as_mut().filter(|_| self.form.encapsulates)?;
@@ -249,16 +257,16 @@ impl Session {
         Some(number)
     }
 
-    /// Counts a datagram that was opened and is not taken after all.
+    /// Counts a datagram that `open` accepted and a later check refuses.
     pub fn refuse(&mut self, refusal: Refusal) {
         self.refused.count(refusal);
     }
 
-    /// Takes a datagram in.
+    /// Authenticates and decodes a datagram.
     ///
     /// # Errors
     ///
-    /// Why it is not taken; that is counted, and changes nothing else.
+    /// The reason for a refusal, which is also counted.
     pub fn open(&mut self, now: Time, datagram: &[u8]) -> Result<Opened, Refusal> {
         let opened = self.take(now, datagram);
         if let Err(refusal) = opened {
@@ -321,7 +329,8 @@ impl Session {
         Ok(Opened::User)
     }
 
-    /// The peer's nonce is `peer`, and it heard `heard`; says whether it has to be told something.
+    /// Processes a hello with the nonce `peer` that repeats the nonce `heard`. Returns `true` if an
+    /// answer is due.
     fn listen(&mut self, now: Time, peer: Nonce, heard: Nonce) -> bool {
         let (own, used) = self.own;
         if heard != own {
@@ -358,7 +367,7 @@ impl Session {
         self.sessions += 1;
     }
 
-    /// Takes another nonce, which nobody was told.
+    /// Makes another nonce, which no hello has contained yet.
     fn renew(&mut self) {
         self.made += 1;
         self.answered.0.clear();
@@ -368,7 +377,8 @@ impl Session {
         self.own = (nonce, false);
     }
 
-    /// Whether `peer`, which may be of long ago, is to be answered now: once within a second is enough.
+    /// Returns `true` if the unverified nonce `peer` is to be answered now: once per second, within
+    /// the limit.
     fn may_answer(&mut self, now: Time, peer: Nonce) -> bool {
         let (answered, since) = &mut self.answered;
         if now.since(*since) >= SECOND {
@@ -383,7 +393,7 @@ impl Session {
     }
 }
 
-/// `message` and its seal, in the room of `bytes`.
+/// Encodes `message` and its tag into the buffer `bytes`.
 fn sealed<'a>(message: &Message, seal: &Seal, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
     message.write(bytes)?;
@@ -392,14 +402,14 @@ fn sealed<'a>(message: &Message, seal: &Seal, bytes: &'a mut Vec<u8>) -> Option<
     Some(bytes)
 }
 
-/// What is counted on its own.
+/// Indices of the separate number spaces.
 const SEGMENT: usize = 0;
 const USER_PACKET: usize = 1;
 
 const HELLO: &str = "tidegate trunk version 2, hello";
 const SEGMENTS: &str = "tidegate trunk version 2, segments of a session";
 
-/// What seals.
+/// Computes authentication tags under one key.
 #[derive(Clone)]
 struct Seal(SipHasher24);
 
@@ -410,7 +420,7 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// The one for `purpose` from the first of `ends` to the second.
+    /// The tags for `purpose`, sent from the first of `ends` to the second.
     fn derive(purpose: &str, key: &Key, ends: Ends, more: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         hasher.update(&key.0);
@@ -431,7 +441,7 @@ impl Seal {
         self.0.hash(bytes).as_bytes()
     }
 
-    /// Whether `seal` is that of `bytes`; how long that takes says nothing.
+    /// Returns `true` if `seal` is the tag of `bytes`, in constant time.
     fn fits(&self, bytes: &[u8], seal: &[u8; SEAL]) -> bool {
         constant_time_eq::constant_time_eq_16(&self.of(bytes), seal)
     }
@@ -441,7 +451,7 @@ impl Seal {
 mod tests {
     use super::*;
 
-    /// Of the vectors that go with the reference code for 128 bits.
+    /// One of the vectors in the reference code for 128 bits.
     #[test]
     fn a_seal_is_what_the_reference_code_says() {
         let bytes: [u8; 63] = std::array::from_fn(|at| u8::try_from(at).unwrap());

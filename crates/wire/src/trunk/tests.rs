@@ -1,4 +1,4 @@
-//! What two ends agree on, whatever the path and strangers on it do.
+//! Two ends agree on a session, whatever the path and strangers on it do.
 
 use proptest::prelude::*;
 use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
@@ -40,7 +40,7 @@ fn second(seconds: u64) -> Time {
     Time::from_secs(seconds)
 }
 
-/// Lets hellos cross until nobody has to answer; what crossed is kept.
+/// Exchanges hellos until no answer is due; returns all of them.
 fn greet(ends: &mut [Session; 2], now: Time) -> Vec<(usize, Vec<u8>)> {
     let mut crossed = vec![(1, ends[0].hello())];
     let mut next = 0;
@@ -101,11 +101,11 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
     assert!(!ends[1].is_agreed() && ends[1].alive().is_none(), "it may be one of long ago");
     greet(&mut ends, second(1));
     assert_eq!(ends.each_ref().map(Session::sessions), [1, 1]);
-    // Hellos that come now and then change nothing.
+    // Periodic hellos change nothing.
     assert_eq!(greet(&mut ends, second(2)).len(), 1);
 }
 
-/// Kills: the same key for both ways; a key that does not know the addresses.
+/// Kills: the same key for both directions; a key that does not depend on the addresses.
 #[test]
 fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     let mut ends = agreed();
@@ -118,7 +118,7 @@ fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     assert_eq!(other.open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
 }
 
-/// Kills: a session taken from a hello of an earlier run of the peer; an own nonce that serves twice.
+/// Kills: a session based on a hello of an earlier run of the peer; an own nonce that serves twice.
 #[test]
 fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     let mut ends = [end(false, 1), end(true, 2)];
@@ -136,13 +136,13 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
         assert!(!matches!(opened, Ok(Opened::Segment { .. })), "{opened:?}");
     }
     assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
-    // What it was made to ask does no harm.
+    // The answer that the replayed hello caused does no harm.
     greet(&mut ends, second(5));
     let bytes = ends[0].sealed(6, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
 }
 
-/// Kills: a nonce answered twice within a second; as many answers as there are nonces.
+/// Kills: a nonce answered twice within a second; an unlimited number of answers.
 #[test]
 fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
     let mut here = end(true, 0);
@@ -155,8 +155,9 @@ fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
     assert_eq!([answers(second(1), 1..2), answers(second(1), 1..200)], [1, 63]);
 }
 
-/// For `end_ms` milliseconds, two new ends say hello each second over a path of 50 ms, beside `flood` hellos a second to each of
-/// `to` that were recorded in `runs` earlier runs.
+/// For `end_ms` milliseconds, two new ends send a hello each second over a path with 50 ms of
+/// delay. In addition, each end in `to` receives `flood` hellos a second that were recorded in
+/// `runs` earlier runs.
 fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     let mut recorded = [Vec::new(), Vec::new()];
     for run in 0..runs {
@@ -187,10 +188,10 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     ends
 }
 
-/// In the last case an end has no answer left for who shows nothing.
+/// In the last case an end has used up its answers to unverified nonces.
 ///
-/// Kills: a peer that gets no answer as one of long ago took it; answers of which as many go to one nonce as come; one
-/// counted that goes to a peer that is there.
+/// Kills: a live peer without an answer because replayed hellos used it up. Answers that all go to
+/// one nonce. An answer to a live peer that is counted against the limit.
 #[test]
 fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_other() {
     let both: &[usize] = &[0, 1];
@@ -224,8 +225,8 @@ fn encapsulating() -> [Session; 2] {
     ends
 }
 
-/// Kills: hellos that do not say what becomes of user packets, or of which nobody asks it; a difference that is
-/// not forgotten.
+/// Kills: hellos that do not state the form for user packets, or whose form is not compared. A
+/// difference that is never cleared.
 #[test]
 fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 2)];
@@ -246,7 +247,8 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
-/// Kills: hellos that do not say how a trunk probes or whether it has a weight, or of which nobody asks it.
+/// Kills: hellos that do not state the probing or the weight of a trunk, or whose form is not
+/// compared.
 #[test]
 fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     let form = |probing, weighted| Form { encapsulates: false, probing, weighted };
@@ -275,8 +277,8 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     }
 }
 
-/// Kills: a bit of the form that changes hellos of trunks without `vegas` and weights, which earlier releases read; two
-/// ways to probe at once.
+/// Kills: a form bit that changes hellos of trunks without `vegas` and weights, which earlier
+/// releases read. Two kinds of probing at once.
 #[test]
 fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
     let byte = |form| {
@@ -299,7 +301,8 @@ fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it
     }
 }
 
-/// Kills: user packets counted with segments, so that many of them make segments too old.
+/// Kills: segments and user packets numbered together, so that many user packets make a segment too
+/// old.
 #[test]
 fn many_user_packets_do_not_make_a_segment_too_old() {
     let mut ends = encapsulating();
@@ -326,7 +329,7 @@ fn another_version_is_named() {
 }
 
 proptest! {
-    /// Kills: a field left out, or two exchanged; blocks without their number.
+    /// Kills: a field left out; two fields exchanged; SACK blocks without their number.
     #[test]
     fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();
@@ -335,7 +338,8 @@ proptest! {
         prop_assert_eq!(ends[1].alive(), Some(second(1)));
     }
 
-    /// Kills: a seal that is not looked at, or covers only a part; a window looked at before the seal.
+    /// Kills: a tag that is not checked, or covers only a part; the anti-replay window updated
+    /// before the tag is checked.
     #[test]
     fn what_is_changed_or_cut_is_refused_and_the_right_one_still_taken(
         segment in segments(), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
@@ -350,8 +354,8 @@ proptest! {
         prop_assert!(ends[1].open(second(1), &right).is_ok());
     }
 
-    /// Kills: a user packet whose seal is not looked at, or covers only a part; one that is taken twice; bytes of
-    /// the header or the seal in it.
+    /// Kills: a user packet whose tag is not checked, or covers only a part. A user packet accepted
+    /// twice. Bytes of the header or the tag in the user packet.
     #[test]
     fn a_user_packet_comes_out_once_and_as_it_went_in(
         packet in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
@@ -368,7 +372,7 @@ proptest! {
         prop_assert_eq!(ends[1].open(second(1), &right), Err(Refusal::Replayed));
     }
 
-    /// The lengths by which the gateway accounts for datagrams are those that are sent.
+    /// The gateway accounts for datagrams with the lengths that are sent.
     ///
     /// Kills: an option that is not counted; a management packet counted as a TCP header.
     #[test]
@@ -387,7 +391,7 @@ proptest! {
         prop_assert_eq!(wire.overhead("2001:db8::1".parse().unwrap()), longer + 20);
     }
 
-    /// Kills: numbers that are not looked at.
+    /// Kills: numbers that are not checked.
     #[test]
     fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
         let mut ends = agreed();
@@ -400,7 +404,7 @@ proptest! {
         }
     }
 
-    /// What is read is written again as it was.
+    /// Decoding and encoding accepted bytes yields the same bytes.
     #[test]
     fn any_bytes_are_refused_or_are_what_would_be_written(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 1u8..3) {
         if let Some(first) = bytes.first_mut() {
@@ -414,8 +418,8 @@ proptest! {
         prop_assert!(agreed()[1].open(Time::ZERO, &bytes).is_err());
     }
 
-    /// Whatever of their hellos the path loses, doubles or keeps back, and whoever begins anew: as soon as
-    /// hellos cross again, they understand each other.
+    /// The path loses, duplicates or delays any hellos, and either end restarts. As soon as hellos
+    /// pass again, the ends agree.
     ///
     /// Kills: an answer that is never sent; a nonce not renewed after a restart.
     #[test]

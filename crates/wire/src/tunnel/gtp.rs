@@ -31,7 +31,8 @@ pub(super) fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::GtpU, at, payload) })
 }
 
-/// The offset behind the optional word and the extension headers, which count only if `extended`.
+/// The offset behind the optional word and the extension headers. Without `extended`, there are no
+/// extension headers.
 fn behind_extensions(bytes: &[u8], extended: bool) -> Option<usize> {
     let mut at = UDP + HEADER + 4;
     for _ in 0..MAX_EXTENSIONS {

@@ -1,4 +1,4 @@
-//! The first headers inside a tunnel, and whether they are what they seem.
+//! The first headers inside a tunnel, and checks that they really are an IP packet.
 
 use tidegate_core::packet::{NO_VLAN, Network};
 
@@ -10,7 +10,7 @@ use crate::{checksum, ethertype};
 pub(super) struct Payload {
     pub(super) carries: Carries,
     pub(super) network: Network,
-    /// Where the IP header begins, from the first inner header.
+    /// Offset of the IP header from the first inner header.
     pub(super) offset: usize,
     pub(super) vlan: u16,
 }
@@ -24,8 +24,8 @@ pub(super) fn ip(bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     Some(Payload { carries: Carries::Ip, network, offset: 0, vlan: NO_VLAN })
 }
 
-/// The Ethernet frame that begins `at` bytes into `bytes`, if it carries IP behind at most
-/// [`MAX_TAGS`] tags. A priority tag is no VLAN.
+/// The Ethernet frame at offset `at` of `bytes`, if it carries IP behind at most [`MAX_TAGS`] VLAN
+/// tags. A priority tag is not counted as a VLAN.
 #[inline]
 pub(super) fn ethernet(bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     let frame = bytes.get(at..)?;
@@ -54,11 +54,12 @@ pub(super) fn ethernet(bytes: &[u8], left: usize, at: usize) -> Option<Payload> 
     None
 }
 
-/// The version of the IP header that begins `bytes`, if it holds: IPv4 by its checksum and length, IPv6 by its
-/// length. A packet shorter than `left` is accepted only where padding may follow (`padded`).
+/// The version of the IP header at the start of `bytes`, if the header is valid. IPv4 is checked by
+/// checksum and length, IPv6 by length. A packet shorter than `left` is accepted only where padding
+/// may follow (`padded`).
 fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     let ends = |len: usize| len == left || (padded && len < left);
-    // A super-packet is too long for the field, which is then zero.
+    // The length field of a super-packet is zero, because its length does not fit.
     let huge = left > usize::from(u16::MAX);
     match bytes.first()? >> 4 {
         4 => {
@@ -77,7 +78,7 @@ fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     }
 }
 
-/// VLAN tags in a row that are followed.
+/// Parsing follows at most this many VLAN tags in a row.
 const MAX_TAGS: usize = 8;
 /// Bytes of an Ethernet header, and of a tag.
 const ETHERNET: usize = 14;

@@ -53,7 +53,7 @@ fn version_2(flags: u8, bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::L2tp, at + ppp, payload) })
 }
 
-/// What PPP's protocol field announces, and its length: one byte where it is compressed.
+/// The protocol in PPP's protocol field, and the length of this field: one byte if compressed.
 const fn protocol(ppp: &[u8]) -> Option<(Network, usize)> {
     match ppp {
         [0x00, 0x21, ..] => Some((Network::Ipv4, 2)),
@@ -64,7 +64,8 @@ const fn protocol(ppp: &[u8]) -> Option<(Network, usize)> {
     }
 }
 
-/// The session identifier stands at `at`. Each packet counts as numbered, as the sublayer may have numbers.
+/// Parses version 3 with its session identifier at `at`. Each packet counts as numbered, because
+/// the sublayer may contain sequence numbers.
 fn version_3(bytes: &[u8], left: usize, at: usize) -> Option<Inside> {
     if *bytes.get(at..)?.first_chunk::<SESSION>()? == [0; SESSION] {
         return None;

@@ -122,8 +122,8 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
     ]
 }
 
-/// Kills: any field of the description left at its default; a key read where the checksum stands; a VLAN
-/// taken from the priority tag or from the innermost tag.
+/// Kills: any field of the result left at its default. A key read at the offset of the checksum. A
+/// VLAN taken from the priority tag or from the innermost tag.
 #[test]
 fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
     for (protocol, bytes, expected) in cases() {
@@ -167,8 +167,8 @@ fn padding_may_follow_an_ip_packet_in_an_ethernet_frame() {
     assert!(read(UDP_NUMBER, &udp(4789, &VXLAN, &padded)).is_some());
 }
 
-/// Kills: one reserved bit of VXLAN, the version or O bit of GENEVE, the version or a source route of GRE,
-/// the message type of GTP-U, the T bit of L2TP not checked.
+/// Kills a missing check of one fixed field. Reserved bits of VXLAN. Version or O bit of GENEVE.
+/// Version or source route of GRE. Message type of GTP-U. T bit of L2TP.
 #[test]
 fn a_header_with_another_fixed_field_is_no_tunnel() {
     let flips: [(TunnelKind, usize, u8); 12] = [
@@ -207,7 +207,7 @@ fn other_ports_carry_no_tunnel() {
     }
 }
 
-/// Kills: every tunnel editable; GRE with a checksum, sequence numbers, or GTP-U editable.
+/// Kills: every tunnel editable; GRE with a checksum or sequence numbers, or GTP-U, editable.
 #[test]
 fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     for (protocol, bytes, inside) in cases() {
@@ -217,7 +217,7 @@ fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     }
 }
 
-/// Kills: the control word taken for the Ethernet header.
+/// Kills: the control word read as part of the Ethernet header.
 #[test]
 fn ethernet_over_mpls_is_read_with_and_without_a_control_word() {
     let frame = frame(false).bytes();

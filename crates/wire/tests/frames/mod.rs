@@ -1,4 +1,5 @@
-//! Frames of every encapsulation, and a checksum so slow that it is obviously right.
+//! A generator of frames in every encapsulation, and a checksum so slow that it is obviously
+//! right.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -9,7 +10,7 @@ use tidegate_core::packet::{Ecn, TcpFlags};
 use tidegate_wire::VlanTag;
 use tidegate_wire::build::{Frame, Ip, Link, Network, Tcp, Transport};
 
-/// Any frame we look into, without fragments.
+/// Any frame that the parser understands, except fragments.
 pub(crate) fn frames() -> impl Strategy<Value = Frame> {
     (links(), any::<bool>(), transports(), 0usize..60, ip_fields()).prop_map(
         |(link, v4, transport, payload, fields)| {
@@ -70,7 +71,8 @@ fn ip_fields() -> impl Strategy<Value = Fields> {
     )
 }
 
-/// In an extension header of 16 bytes, the second says so.
+/// Fills in the length of an extension header: its second byte, in units of 8 bytes without the
+/// first.
 fn extension((kind, mut bytes): (u8, Vec<u8>)) -> (u8, Vec<u8>) {
     bytes[1] = u8::try_from(bytes.len() / 8 - 1).unwrap();
     (kind, bytes)
@@ -109,7 +111,7 @@ fn tcp() -> impl Strategy<Value = Tcp> {
     })
 }
 
-/// Well-formed options the oracle knows, in any order, padded to whole words.
+/// Well-formed options that the independent parser knows, in any order, padded to whole words.
 fn tcp_options() -> impl Strategy<Value = Vec<u8>> {
     let options = vec![
         vec![1],
@@ -149,8 +151,8 @@ pub(crate) fn slow_sum(parts: &[&[u8]]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// What the checksum of the innermost IP packet's TCP, UDP or ICMP part sums up to, pseudo header
-/// included: 0xffff if it is right. The part begins at `transport` and ends with the frame.
+/// The sum over the TCP, UDP or ICMP part of the innermost IP packet and its pseudo header: 0xffff
+/// if its checksum is right. The part begins at `transport` and ends with the frame.
 pub(crate) fn segment_sum(frame: &[u8], network: usize, transport: usize, protocol: u8) -> u16 {
     let segment = &frame[transport..];
     let len = u32::try_from(segment.len()).unwrap().to_be_bytes();

@@ -19,11 +19,11 @@ pub(crate) struct Script {
     pub(crate) mptcp: bool,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
-    /// An option of this kind in every ACK, with a counter.
+    /// An option of this kind in every ACK, with a counter as its body.
     pub(crate) option: Option<u8>,
     /// Segments for each ACK.
     pub(crate) stretch: u32,
-    /// One segment in this number is lost behind the gateway; zero for no loss.
+    /// One in so many segments is lost beyond the gateway; zero for no loss.
     pub(crate) loss: u32,
 }
 
@@ -58,7 +58,7 @@ impl Said {
         let header = &frame[at..at + usize::from(frame[at + 12] >> 4) * 4];
         let mut options = header[20..].to_vec();
         if tcp.timestamps.is_some() {
-            options[4..8].fill(0); // Ours stand first, behind two NOPs.
+            options[4..8].fill(0); // The script's timestamps come first, after two NOPs.
         }
         Self {
             seq: tcp.seq,
@@ -86,7 +86,7 @@ impl Said {
 pub(crate) struct End {
     script: Script,
     addresses: [SocketAddr; 2],
-    /// It opened the connection.
+    /// This end opened the connection.
     pub(crate) first: bool,
     pub(crate) next: u32,
     una: u32,
@@ -95,7 +95,7 @@ pub(crate) struct End {
     duplicates: u32,
     progress: Time,
     pub(crate) received_up_to: u32,
-    /// Ranges beyond, the newest first.
+    /// Received ranges beyond the acknowledged data, newest first.
     beyond: Vec<(u32, u32)>,
     pending: u32,
     recent: u32,

@@ -11,7 +11,7 @@ use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
 
-/// The rate of the policy, each way.
+/// The rate of the policy in each direction.
 const RATE: Rate = Rate::from_mbps(5);
 
 /// The driver: buffer `n` holds the frame of slot `n`.
@@ -61,7 +61,7 @@ impl Wire {
         Self { gateway, buffers: vec![Vec::new(); usize::try_from(packets).unwrap()] }
     }
 
-    /// Hands in a frame that arrived at `port`.
+    /// Hands in a frame received at `port`.
     pub(crate) fn arrive(&mut self, now: Time, port: PortId, frame: Vec<u8>) {
         let pool = self.gateway.pool();
         let id = pool.reserve().expect("a buffer");
@@ -76,7 +76,7 @@ impl Wire {
         self.make_copies();
     }
 
-    /// The frames that depart now, each with the port.
+    /// The frames that depart now, each with its port.
     pub(crate) fn depart(&mut self, now: Time) -> Vec<(PortId, Vec<u8>)> {
         let mut all = Vec::new();
         for port in [Gateway::LAN, Gateway::WAN] {

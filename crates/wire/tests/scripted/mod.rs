@@ -15,10 +15,10 @@ use tidegate_wire::describe;
 pub(crate) use end::{EcnScript, End, MSS, Said, Script};
 pub(crate) use gateway::Wire;
 
-/// From the gateway to each end.
+/// Delay between the gateway and each end.
 const WAYS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
 
-/// How often packets of the far end arrive.
+/// Packets of the far end arrive in bursts at this interval.
 const BUNCH: Duration = Duration::from_millis(20);
 
 /// A connection through a gateway: the first end is on the LAN.
@@ -27,7 +27,8 @@ pub(crate) struct Run {
     pub(crate) ends: [End; 2],
     script: Script,
     now: Time,
-    /// Frames on their way, by time and number: to the gateway from an end, or from it to an end.
+    /// Frames in transit, by arrival time and number: from an end to the gateway, or from the
+    /// gateway to an end.
     on_the_way: BTreeMap<(Time, u64), (Hop, Vec<u8>)>,
     count: u64,
     /// Data that has crossed the gateway in each direction.

@@ -1,4 +1,4 @@
-//! What is said of fields that cannot be read, word for word.
+//! The complete messages about fields that cannot be read.
 
 use super::said;
 

@@ -1,4 +1,4 @@
-//! Classes whose scheduler keeps bounds and ratios, and the errors about them.
+//! Classes under a scheduler with bounds and ratios, and the errors about them.
 
 use super::{PORTS, parse, parsed};
 use tidegate_core::scheduler::SchedulerSpec;
@@ -49,7 +49,7 @@ fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
     assert_eq!((silver.loss_bound, silver.delay_ratio.is_none()), (None, true));
 }
 
-/// Kills: a term that is taken and has no effect; an error at another line.
+/// Kills: a term that is accepted without effect; an error at another line.
 #[test]
 fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     let class = "[[class]]\nname = \"a\"\n";
@@ -103,7 +103,7 @@ fn promises_that_cannot_be_kept_are_refused_where_they_stand() {
         wrong(class("a", &line("default", "-1")), "TG0004", line("default", "-1"));
         let circle = class("a", &line("b", "2")) + &class("b", &line("a", "2"));
         wrong(circle, "TG0049", line("b", "2"));
-        // TOML itself has no two fields of one name.
+        // TOML itself rejects two fields with one name.
         let twice = format!("{}\n{}", line("default", "1"), line("default", "2"));
         wrong(class("a", &twice), "TG0001", line("default", "2"));
         let list = format!("{ratio} = [{{ of = \"default\", factor = 1 }}]");

@@ -1,4 +1,4 @@
-//! Which markings a policy file may have, and what is said of those that cannot work.
+//! The markings of a policy file, and findings about impossible ones.
 
 use super::{PORTS, parse, parsed, said};
 use tidegate_core::marking::MarkingSpec;
@@ -10,8 +10,8 @@ fn names(queue: &QdiscSpec) -> (&'static str, Option<&'static str>) {
     (queue.name(), queue.marking().map(MarkingSpec::name))
 }
 
-/// Kills: "fq-codel" as the default of a queue with a marking; a class without queue that has no part of
-/// the gateway's marking; a class with a queue of its own that has it.
+/// Kills: "fq-codel" as the default of a queue with a marking. A class without a queue that lacks
+/// the gateway's marking. A class with its own queue that has the gateway's marking.
 #[test]
 fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
     let config = parsed(&format!(
@@ -33,7 +33,7 @@ fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
     );
 }
 
-/// Kills: a parameter of zero, or beyond its range, that is taken.
+/// Kills: a parameter that is accepted although it is zero or out of range.
 #[test]
 fn parameters_that_no_tracker_works_with_are_refused_by_name() {
     for (parameter, field) in [

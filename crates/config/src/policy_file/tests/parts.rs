@@ -1,4 +1,4 @@
-//! What becomes of a set in several parts, and of the sources of a policy file.
+//! Sets in several parts, and the sources of a policy file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn policy(name: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n")
 }
 
-/// Kills: parts that replace each other; parts in another order; a part that is left out.
+/// Kills: parts that replace each other; parts in another order; a part left out.
 #[test]
 fn the_items_of_all_parts_are_one_set() {
     let file = format!("{PORTS}rate = {{ up = \"1 Mbit/s\" }}\n{}", policy("a"));
@@ -31,7 +31,8 @@ fn the_items_of_all_parts_are_one_set() {
     assert_eq!(config, parsed(&whole));
 }
 
-/// Kills: lines counted from the first part; the first part named for each; a second place that is not named.
+/// Kills: lines counted from the first part. The first part named for each finding. A second place
+/// without its part.
 #[test]
 fn a_finding_names_its_part_and_the_other_one() {
     let file = format!("{PORTS}{}", policy("web"));
@@ -52,7 +53,8 @@ fn a_finding_names_its_part_and_the_other_one() {
     assert!(shown.contains("main.toml:5:8"), "{shown}");
 }
 
-/// Kills: a part whose first lines fall into the last table of the part before; a part that sets the gateway.
+/// Kills: a part whose first lines are read as the last table of the previous part; a part that
+/// sets the gateway.
 #[test]
 fn a_part_holds_items_only() {
     let gateway = part("evil", "[gateway]\nrate = { up = \"1 bit/s\" }\n");
@@ -115,7 +117,7 @@ fn a_source_has_its_fields_and_its_defaults() {
     assert_eq!(Head::of("include = [\"a\", \"b\"]\n").includes, ["a", "b"]);
 }
 
-/// Kills: names inside of items; items in another order; a text that is not the item.
+/// Kills: names inside items; items in another order; a text that differs from the item.
 #[test]
 fn a_document_is_its_items() {
     let text = "[[policy]]\nname = \"a\"\nmatch = { dst = [\"10.0.0.0/8\"] }\n[[class]]\nname = \"c\"\nweight = 2\n";

@@ -1,4 +1,4 @@
-//! What is said of values that make no sense, word for word.
+//! The complete messages about values that make no sense.
 
 use super::*;
 
@@ -474,7 +474,8 @@ error[TG0005]: `5` has no unit
   = help: write for example "20 Mbit/s""#;
 }
 
-/// Kills: a `max_packet` that is read and not compiled; no lower or upper bound; a burst that holds no such packet.
+/// Kills: a `max_packet` that is read but not compiled. A missing lower or upper bound. A burst
+/// that is smaller than such a packet.
 #[test]
 fn max_packet_is_within_its_range_and_fits_into_the_burst() {
     let file = |profile: &str| {

@@ -1,4 +1,4 @@
-//! Aggregate connections and distributions, as they are written.
+//! Aggregate connections and distributions in scenario files.
 
 use tidegate_core::{Factor, itcp};
 use tidegate_sim::scenario::Overflow;
@@ -51,8 +51,8 @@ kind = "aggregate"
 traffic = "long"
 "#;
 
-/// Kills: a mean and a deviation that are swapped; a shape of another distribution; a bound of all files taken for
-/// that of one; parameters of the adjuster that are not read.
+/// Kills: mean and deviation swapped. The shape of another distribution. A bound of all files used
+/// as that of one. Parameters of the adjuster not read.
 #[test]
 fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     let it = scenario(AGGREGATE);
@@ -77,7 +77,7 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     assert!(matches!(it.probes.as_slice(), [Probe::Aggregate { traffic }] if traffic == "long"));
 }
 
-/// Kills: a default of `overflow` or `weight` other than none; a name alone that is not read.
+/// Kills: a default of `overflow` or `weight` other than none; a name without a table not read.
 #[test]
 fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     let text =
@@ -94,7 +94,8 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     }
 }
 
-/// 60 kB and 180 kB a second each, of 2 Mbit/s: 0.24 and 0.72. With 0.1 each, the sum is 1.16.
+/// Loads of 60 kB and 180 kB per second on 2 Mbit/s are 0.24 and 0.72. With 0.1 for each, the sum
+/// is 1.16.
 ///
 /// Kills: a sum without epsilon, or of one gateway only; loads in bytes; a rate of another link.
 #[test]

@@ -1,9 +1,9 @@
-//! What signals of a scenario do, as a user would write them.
+//! ACK control in scenarios, as a user would write them.
 
 use super::trunks::results;
 
-/// Senders of TCP and of UDP, two each, `from` one host `to` the other through a policy of 10 Mbit/s whose ACKs are
-/// held. UDP sends a tenth more than half of that.
+/// Two TCP senders and two UDP senders. They send `from` one host `to` the other, through a policy
+/// of 10 Mbit/s with ACK control. UDP sends a tenth more than half of this rate.
 fn half_of_it_udp(from: &str, to: &str) -> String {
     format!(
         r#"
@@ -50,8 +50,8 @@ packet = "1042 B"
     )
 }
 
-/// Kills: windows for the whole rate of the policy, with which ACKs are held up to their bound: data waits for 100 ms
-/// then, and downloads are 5 % more than the profile while what they owe grows.
+/// Kills: windows for the whole rate of the policy, with which ACKs are held up to their bound.
+/// Data then waits for 100 ms, and downloads exceed the profile by 5 % while their debt grows.
 #[test]
 fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {
     for (from, to) in [("near", "far"), ("far", "near")] {
@@ -60,7 +60,7 @@ fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {
         let [tcp, udp] = *groups.real("throughput_bps") else { panic!("two groups") };
         assert!(tcp > 4.9e6 && udp > 4.9e6 && tcp + udp < 10.05e6, "{tcp} and {udp} bit/s");
         let delay = groups.real("delay_mean_seconds")[0];
-        // 26 ms are the way.
+        // The path itself takes 26 ms.
         assert!(delay < 0.040, "{delay} s from {from}");
     }
 }

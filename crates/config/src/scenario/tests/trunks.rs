@@ -1,4 +1,4 @@
-//! What trunks of a scenario do, as a user would write them.
+//! Trunks in scenarios, as a user would write them.
 
 use std::ops::ControlFlow;
 
@@ -6,22 +6,23 @@ use tidegate_sim::{Results, Simulation};
 
 use super::{example, read, scenario};
 
-/// What a run of the scenario in `text` gives.
+/// The results of the scenario in `text`.
 pub(super) fn results(text: &str) -> Results {
     let scenario = scenario(text);
     let run = Simulation::new(&scenario).unwrap();
     run.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
-/// What was dropped at `place`.
+/// The number of packets dropped at `place`.
 fn drops_at(results: &Results, place: &str) -> u64 {
     let drops = results.table("drops").unwrap();
     let places = drops.text("place").iter();
     places.zip(drops.whole("dropped_packets")).filter(|it| it.0 == place).map(|it| *it.1).sum()
 }
 
-/// Of 10 Mbit/s each is guaranteed 1; the rest is shared by VMSS, two to one. The larger one gets somewhat
-/// less than that, as `docs/understand/trunking.md` says: far from one to one it is all the same.
+/// Each trunk has a guarantee of 1 of 10 Mbit/s; VMSS divides the remainder two to one. The larger
+/// trunk gets slightly less, as `docs/understand/trunking.md` explains. The shares are still far
+/// from equal.
 #[test]
 fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     let results = results(&example("trunk.toml"));
@@ -32,8 +33,9 @@ fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     assert!(uploads + flood > 9.5e6, "{rates:?}");
 }
 
-/// `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on both sites send more than the path
-/// carries. Before that a few packets show the round-trip time of the empty path to Vegas.
+/// `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on, both sites send
+/// more than the path carries. Before, a few packets let Vegas measure the round-trip time of the
+/// empty path.
 fn weighted(north: &str, south: &str) -> String {
     let mut text = example("trunk.toml");
     for (from, to) in [
@@ -63,7 +65,7 @@ fn weighted(north: &str, south: &str) -> String {
     text
 }
 
-/// Kills: theta left out; the reverse of the weights; a router that drops user packets.
+/// Kills: theta ignored; inverse weights; a router that drops user packets.
 #[test]
 fn two_trunks_with_vegas_share_a_path_by_their_weights() {
     let vegas = |weight| format!("probing = \"vegas\"\nweight = {weight}");
@@ -94,7 +96,7 @@ fn two_trunks_share_a_path_by_their_numbers_of_connections() {
     assert_eq!(trunks.real("weight")[..2], [2.0, 6.0]);
 }
 
-/// The site with more to send gets the greater weight, and no user packet is lost on the path.
+/// The site with more traffic gets the greater weight, and the path loses no user packet.
 ///
 /// Kills: a weight that rises without load, or never falls.
 #[test]
@@ -106,17 +108,17 @@ fn a_measured_weight_goes_to_the_site_with_the_load() {
     let results = results(&text);
     let trunks = results.table("trunks").unwrap();
     let [idle, loaded] = trunks.real("weight")[..2] else { panic!("{trunks:?}") };
-    // One of 17 parts would be 0.56 Mbit/s: the site with 1 Mbit/s needs a weight of about two.
+    // One of 17 shares would be 0.56 Mbit/s, so the site with 1 Mbit/s needs a weight of about two.
     assert!((1.0..5.0).contains(&idle) && loaded > 8.0, "{idle} {loaded}");
     let rates = results.table("groups").unwrap().real("throughput_bps");
-    // The law gives weight away in rounds without load, and needs some rounds to raise it again.
+    // The law reduces the weight in rounds without load, and needs some rounds to raise it again.
     assert!(rates[0] > 0.8e6 && rates[1] > 8.4e6, "{rates:?}");
     let drops = results.table("drops").unwrap();
     let mut all = drops.text("place").iter().zip(drops.text("reason"));
     assert!(all.all(|(place, reason)| place != "path > main.wan" || reason == "aqm"));
 }
 
-/// Kills: a ceiling that the simulator is not told.
+/// Kills: a ceiling that is not passed to the simulator.
 #[test]
 fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
     let vmss = "vmss = \"3000 B\"\n";
@@ -124,7 +126,7 @@ fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
     let results = results(&held);
     let rates = results.table("groups").unwrap().real("throughput_bps");
     let [uploads, flood] = *rates else { panic!("{rates:?}") };
-    // Throughput is of frames, 14 bytes longer than what a ceiling counts.
+    // Throughput counts frames, which are 14 bytes longer than the packets that a ceiling counts.
     assert!((1.8e6..2.02e6).contains(&uploads) && flood > 7.2e6, "{rates:?}");
 }
 
@@ -143,10 +145,10 @@ fn a_trunk_without_its_other_end_is_refused() {
     }
 }
 
-/// Four senders behind `north` that listen, with the tunnel queue as the only place to wait, or told by their
-/// ACKs before it is long.
+/// Four responsive senders behind `north`. Their packets wait in the tunnel queue only, or ACK
+/// control keeps this queue short.
 ///
-/// Kills: the link as the place where data for a trunk waits.
+/// Kills: ACK control that measures the link's queue for data of a trunk.
 #[test]
 fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
     let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nsignal = \"postack\"\ntrunk = \"north\"";

@@ -1,4 +1,4 @@
-//! Aggregate connections, as they are written.
+//! Compiles aggregate connections.
 
 use tidegate_sim::scenario::{Kind, Overflow};
 use toml::Spanned;

@@ -1,4 +1,4 @@
-//! User packets in datagrams, from the LAN of one site to that of the other.
+//! User packets in datagrams, from the LAN of one site to the LAN of the other.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;
@@ -7,7 +7,7 @@ use tidegate_wire::{VlanTag, icmp};
 
 use super::*;
 
-/// Hardware addresses of a user at each site.
+/// MAC addresses of a user at each site.
 const USERS: [Mac; 2] = [[2, 0, 0, 0, 9, 0], [2, 0, 0, 0, 9, 1]];
 
 pub(super) const fn udp(vlan: Option<u16>) -> Wire {
@@ -19,14 +19,14 @@ fn user(v6: bool, site: usize) -> IpAddr {
     both[site].parse().unwrap()
 }
 
-/// What a user at site `from` sends to the one at the other.
+/// A packet from a user at site `from` to the user at the other site.
 fn datagram(v6: bool, from: usize, len: usize) -> Built {
     let at = |site: usize| (user(v6, site), 9).into();
     let bytes = (0..len).map(|it| u8::try_from(it % 251).unwrap()).collect();
     Built { source: USERS[from], payload: bytes, ..Built::udp(at(from), at(1 - from)) }
 }
 
-/// Sites whose users have heard of each other.
+/// Sites whose users have already exchanged packets.
 fn met(v6: bool, wires: [Wire; 2]) -> World {
     let mut world = World::with(v6, wires);
     world.run(20, |_, _| true);
@@ -53,8 +53,9 @@ fn carried(world: &World, site: usize) -> Carried {
     world.sites[site].peer().carried.unwrap()
 }
 
-/// Kills: an inner codepoint overwritten; a packet that leaves beside the datagram; a frame of the other family's
-/// ethertype; stations not learnt; a tag forgotten in questions, datagrams or management packets.
+/// Kills: an inner codepoint overwritten. A packet that departs beside the datagram. A frame with
+/// the ethertype of the other IP version. Stations not learnt. A tag missing in requests, datagrams
+/// or management packets.
 #[test]
 fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     for (v6, vlan) in [(false, None), (true, None), (false, Some(7)), (true, Some(8))] {
@@ -91,7 +92,7 @@ fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     }
 }
 
-/// Kills: a packet for who was never heard dropped, or sent into the LAN to nobody.
+/// Kills: a packet for an unknown station dropped, or sent into the LAN without a receiver.
 #[test]
 fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     let mut world = World::with(false, [udp(None); 2]);
@@ -106,8 +107,8 @@ fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Kills: what does not fit and may not be fragmented sent, or dropped without a word; an MTU that is the path's;
-/// fragments of datagrams instead of what is in them.
+/// Kills: a packet that is too long and must not be fragmented sent, or dropped without an error.
+/// An error with the MTU of the path. Fragmented datagrams instead of fragmented user packets.
 #[test]
 fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     for v6 in [false, true] {
@@ -143,7 +144,7 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     }
 }
 
-/// Kills: the sender of the inner packet told, which does not know the path.
+/// Kills: the error sent to the sender of the inner packet, which does not know the path.
 #[test]
 fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     let mut world = met(false, [udp(None); 2]);
@@ -165,7 +166,7 @@ fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
 }
 
-/// Kills: as many answers as somebody sends packets.
+/// Kills: an unlimited number of ICMP errors.
 #[test]
 fn senders_are_told_a_bounded_number_of_times() {
     let mut world = met(false, [udp(None); 2]);
@@ -182,7 +183,8 @@ fn senders_are_told_a_bounded_number_of_times() {
     assert_eq!(told, 100);
 }
 
-/// Kills: an answer that stays where it is, and keeps its buffer and the loop awake, once no trunk ends there.
+/// Kills: an ICMP error that stays in the port after its last trunk was removed, and so keeps a
+/// buffer and wakes the loop.
 #[test]
 fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     let mut world = met(false, [udp(None); 2]);
@@ -203,7 +205,7 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     assert_eq!((gateway.pool().in_use(), ports[1].poll_timeout()), (0, Some(Time::MAX)));
 }
 
-/// Kills: only one of the ways clamped.
+/// Kills: only one of the directions clamped.
 #[test]
 fn connections_ask_for_segments_that_fit_whichever_way() {
     let mut world = met(false, [udp(None); 2]);
@@ -219,7 +221,8 @@ fn connections_ask_for_segments_that_fit_whichever_way() {
     }
 }
 
-/// Kills: reports that are believed whatever they quote; a report that is not heard, or makes the path wider.
+/// Kills: errors accepted without a check of the quotation; an error that is ignored, or that
+/// raises the path MTU.
 #[test]
 fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     for v6 in [false, true] {
@@ -259,7 +262,8 @@ fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     }
 }
 
-/// Kills: datagrams taken twice, from elsewhere, or changed; what is inside addressed to the gateways let in.
+/// Kills: datagrams accepted twice, from elsewhere, or after a change; user packets accepted that
+/// are addressed to a gateway.
 #[test]
 fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     let mut world = met(false, [udp(None); 2]);
@@ -288,7 +292,7 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
-/// Kills: congestion on the path that nobody inside hears of.
+/// Kills: congestion marks of the path lost at decapsulation.
 #[test]
 fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet() {
     let mut world = met(false, [udp(None); 2]);
@@ -299,7 +303,7 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
         world.run(100, |_, it| it.len() < 700);
         let sent = world.crossed.iter().rev().find(|(_, it)| it.len() > 700);
         let mut sent = sent.unwrap().1.clone();
-        // As a router does: the header's checksum is not looked at on a cable.
+        // A router would also update the header checksum, but the cable does not check it.
         sent[15] |= 3;
         world.sites[1].wan[0].borrow_mut().push_back(sent);
         world.run(10, |_, _| true);
@@ -308,7 +312,7 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
     assert_eq!(world.sites[1].peer().refused.of(Refusal::Congested), 1);
 }
 
-/// Kills: packets that leave as they came because the other end does not take datagrams.
+/// Kills: packets that depart without encapsulation because the other end accepts no datagrams.
 #[test]
 fn ends_that_differ_say_so_and_carry_nothing() {
     let mut world = World::with(true, [udp(None), Wire::Headers]);
@@ -322,7 +326,7 @@ fn ends_that_differ_say_so_and_carry_nothing() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Kills: a path said to be wider than a buffer.
+/// Kills: a path MTU larger than a buffer.
 #[test]
 fn a_path_is_no_wider_than_a_buffer_and_a_tag_is_not_lost() {
     let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();

@@ -16,7 +16,7 @@ use crate::testing::gathered;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A bound of the queue; the files of these tests are longer.
+/// A bound of the queue, smaller than the files of these tests.
 const QUEUE: Bytes = Bytes(30_000);
 
 const SLOW: Overflow = Overflow::Slow { queue: QUEUE, buffer: None };
@@ -61,8 +61,8 @@ fn all_overflows() -> [Overflow; 4] {
     [Overflow::Grow, SLOW, slow, Overflow::Withhold { queue: QUEUE }]
 }
 
-/// Kills: a byte that is lost, or given to another file; a sojourn that ends at the gateway; a local connection
-/// that stays open; a transfer that is counted twice.
+/// Kills: a byte lost, or given to another file. A sojourn that ends at the gateway. A local
+/// connection that stays open. A transfer counted twice.
 #[test]
 fn files_arrive_whole_under_each_overflow_and_with_losses() {
     for overflow in all_overflows() {
@@ -81,20 +81,20 @@ fn files_arrive_whole_under_each_overflow_and_with_losses() {
             let expected: Vec<u64> = [vec![300_000; 6], vec![900_000; 2]].concat();
             assert_eq!(flows.whole("goodput_bytes"), expected);
             assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0; 4]);
-            // 1.8 MB at 10 Mbit/s, with headers.
+            // 1.8 MB at 10 Mbit/s, plus headers.
             let took = transfers.real("took_seconds").iter().copied().fold(0.0, f64::max);
             assert!((1.4..20.0).contains(&took), "{overflow:?}: {took}");
         }
     }
 }
 
-/// A short file that arrives during a long one passes it: it takes about twice its time alone, not the rest of
-/// the long one.
+/// A short file that arrives during a long one overtakes it. It takes about twice its time alone,
+/// not the remaining time of the long one.
 ///
 /// Kills: first come, first served; a file served to its end.
 #[test]
 fn files_share_the_aggregate_connection_by_segment() {
-    // Withheld ACKs lead to timeouts of both.
+    // Withheld ACKs lead to timeouts of both clients.
     for overflow in &all_overflows()[..3] {
         let mut scenario = gathered(1, 2, &file(6_000_000), *overflow);
         let mut short = scenario.traffic[0].clone();
@@ -116,8 +116,8 @@ fn files_share_the_aggregate_connection_by_segment() {
     }
 }
 
-/// Kills: a gateway without a bound; one that reads no more after it was full once; a bound of a file that is
-/// ignored.
+/// Kills: a gateway without a bound; one that stops reading for ever once it was full; an ignored
+/// bound of a file.
 #[test]
 fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
     for buffer in [None, Some(Bytes(6_000))] {
@@ -145,7 +145,7 @@ fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
     }
 }
 
-/// Kills: ACKs that go on; ACKs that never go on again.
+/// Kills: ACKs that are not withheld; ACKs that are never sent again.
 #[test]
 fn withheld_acks_bound_the_mean_queue() {
     let queue = Bytes(200_000);
@@ -173,7 +173,8 @@ fn withheld_acks_bound_the_mean_queue() {
     assert!(goodput > 5e6, "{goodput}");
 }
 
-/// Kills: bursts, or writes of a trace, that are one transfer; a pause that waits for the sink.
+/// Kills: several bursts, or writes of a trace, counted as one transfer. A pause that waits for the
+/// sink.
 #[test]
 fn transfers_of_longer_local_connections_are_told_apart() {
     let burst = Distribution::Constant(Bytes(20_000));
@@ -197,7 +198,7 @@ fn transfers_of_longer_local_connections_are_told_apart() {
     }
 }
 
-/// Kills: files that came before the aggregate connection thrown away.
+/// Kills: discarding files that came before the aggregate connection.
 #[test]
 fn files_wait_for_an_aggregate_connection_that_begins_later() {
     let mut scenario = gathered(1, 3, &file(50_000), SLOW);
@@ -208,8 +209,8 @@ fn files_wait_for_an_aggregate_connection_that_begins_later() {
     assert!(transfers.real("took_seconds").iter().all(|it| (2.9..3.5).contains(it)));
 }
 
-/// Kills: local connections that go on without an aggregate connection; a transfer that fails twice, or is
-/// forgotten because its local connection had closed.
+/// Kills: local connections that continue without an aggregate connection. A transfer that fails
+/// twice. A transfer forgotten because its local connection had closed.
 #[test]
 fn when_the_aggregate_connection_fails_all_transfers_fail() {
     for overflow in [Overflow::Grow, SLOW] {
@@ -230,7 +231,7 @@ fn when_the_aggregate_connection_fails_all_transfers_fail() {
     }
 }
 
-/// Kills: a file that keeps its place when its client is gone.
+/// Kills: a file that keeps its place after its client has failed.
 #[test]
 fn a_local_connection_that_fails_leaves_the_others_alone() {
     let mut scenario = gathered(1, 2, &arrivals(100, 20_000), SLOW);
@@ -245,7 +246,8 @@ fn a_local_connection_that_fails_leaves_the_others_alone() {
     assert!(sojourns(results.table("transfers").unwrap(), 1).len() > 30);
 }
 
-/// Gives the aggregate connection of `site` an adjuster with rounds of 20 samples, one each 50 ms.
+/// Gives the aggregate connection of `site` an adjuster with rounds of 20 samples, taken each 50
+/// ms.
 fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::Kind, weight: u32) {
     let (samples, every, weight) = (20, Duration::from_millis(50), Factor::whole(weight));
     let config = itcp::Config { kind, samples, every, weight, ..itcp::Config::default() };
@@ -263,8 +265,8 @@ fn watch(scenario: &mut Scenario, site: usize) {
     scenario.probes.push(Probe::Aggregate { traffic: format!("long{site}") });
 }
 
-/// Kills: a weight that does not reach the congestion control; one that is set before the connection and lost;
-/// shares of another sink.
+/// Kills: a weight that does not reach the congestion control. A weight set before the connection
+/// opens, and lost. Shares computed over another sink.
 #[test]
 fn shares_follow_the_weights() {
     let mut scenario = gathered(2, 2, &Kind::Greedy, SLOW);
@@ -286,11 +288,11 @@ fn shares_follow_the_weights() {
     assert!(rounds.len() > 10 && rounds.iter().all(|it| it.to_bits() == 6_f64.to_bits()));
 }
 
-/// Kills: an adjuster that is never called, or sees another queue; weights beyond their bounds; a decision that is
-/// not recorded.
+/// Kills: an adjuster that is never called, or sees another queue; weights beyond their bounds; a
+/// decision not recorded.
 #[test]
 fn a_measured_weight_follows_the_load() {
-    // 6 and 1.2 Mbit/s of 10.
+    // Loads of 6 and 1.2 of 10 Mbit/s.
     let mut scenario = gathered(2, 5, &arrivals(250, 37_500), Overflow::Grow);
     scenario.traffic[1].kind = arrivals(1_250, 37_500);
     for site in [0, 1] {
@@ -315,7 +317,7 @@ fn a_measured_weight_follows_the_load() {
     assert!(mean(first) > 1.2 * mean(second), "{} {}", mean(first), mean(second));
 }
 
-/// Kills: a bound that is the number at the last round.
+/// Kills: a bound by the number of connections at the last round.
 #[test]
 fn the_number_of_connections_bounds_the_weight() {
     let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);

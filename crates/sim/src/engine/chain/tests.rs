@@ -34,7 +34,7 @@ fn kinds() -> [Kind; 5] {
     ]
 }
 
-/// A relay of two flows, which lasts for 8 s.
+/// A relay of two flows that runs for 8 s.
 fn scenario(kind: &Kind) -> Scenario {
     let mut scenario = relayed(2, kind.clone(), BUFFER);
     scenario.run.duration = Duration::from_secs(8);
@@ -56,7 +56,7 @@ fn results(scenario: &Scenario) -> Results {
     Results::new(scenario, engine)
 }
 
-/// By group: the bytes of its transfers, and how long they took.
+/// By group: the bytes of its transfers, and their durations.
 fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
     let table = results.table("transfers").unwrap();
     let rows = table.text("group").iter().zip(table.whole("bytes"));
@@ -64,11 +64,11 @@ fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
     rows.map(|((_, bytes), took)| (*bytes, *took)).unzip()
 }
 
-/// The way through both halves takes 40 ms longer than the first half.
+/// The path through both halves takes 40 ms longer than the first half.
 ///
-/// Kills: a second connection that carries the data of another; transfers that end at the relay, or are counted
-/// once for the whole connection; a client that thinks after the answer has reached the relay; a request that
-/// never reaches the server.
+/// Kills: a second connection that carries the data of another. Transfers that end at the relay, or
+/// are counted once for the whole connection. A client whose think time begins when the answer
+/// reaches the relay. A request that never reaches the server.
 #[test]
 fn each_transfer_passes_both_halves() {
     for kind in kinds() {
@@ -89,7 +89,7 @@ fn each_transfer_passes_both_halves() {
     }
 }
 
-/// Kills: a relay of a relay that opens no third connection; one that asks the wrong neighbour.
+/// Kills: a relay of a relay that opens no third connection; one that uses the wrong neighbour.
 #[test]
 fn a_relay_of_a_relay_passes_each_transfer() {
     for kind in kinds() {
@@ -105,7 +105,7 @@ fn a_relay_of_a_relay_passes_each_transfer() {
     }
 }
 
-/// Kills: a client that waits for ever after one failure; a failure that is counted for one half only.
+/// Kills: a client that waits for ever after one failure; a failure counted for one half only.
 #[test]
 fn sources_go_on_when_a_half_fails() {
     for kind in kinds().into_iter().take(4) {

@@ -7,7 +7,7 @@ use crate::scenario::demand::Paths;
 use crate::scenario::{Kind, Overflow, Place, Traffic, What};
 
 impl Check<'_> {
-    /// The local connections of an aggregate end at its sender.
+    /// The local connections of an aggregate must end at its sender.
     pub(super) fn aggregate(&mut self, n: usize, aggregate: &Traffic) {
         let Kind::Aggregate { of, overflow, weight } = &aggregate.kind else { return };
         let place = |field| Place::Traffic(n, field);
@@ -43,8 +43,8 @@ impl Check<'_> {
         }
     }
 
-    /// Adjusters need a path with a delay, and samples further apart than its round trip. The rest of the scenario
-    /// must be right for that.
+    /// Adjusters need a path with a delay, and a sampling interval above its round-trip time. This
+    /// requires that the rest is correct.
     pub(super) fn adjusters(&mut self) {
         let mut paths = None;
         for (n, traffic) in self.scenario.traffic.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Check<'_> {
         }
     }
 
-    /// Traffic `name`, which aggregate number `n` carries.
+    /// Checks traffic `name`, which aggregate number `n` carries.
     fn local(&mut self, n: usize, aggregate: &Traffic, name: &String) {
         let place = Place::Traffic(n, "of");
         let earlier = &self.scenario.traffic[..n];

@@ -1,4 +1,4 @@
-//! What about a relay cannot be.
+//! Checks of relays.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Check;
 use crate::scenario::{Kind, Place, Start, Traffic, What};
 
 impl Check<'_> {
-    /// Flow by flow, a relay begins where what it hands on ends.
+    /// Flow by flow, a relay must begin at the host where the forwarded traffic ends.
     pub(super) fn relay(&mut self, n: usize, relay: &Traffic) {
         let Kind::Relay { of, buffer } = &relay.kind else { return };
         let place = |field| Place::Traffic(n, field);
@@ -73,7 +73,7 @@ mod tests {
         Kind::Relay { of: name.into(), buffer: BUFFER }
     }
 
-    /// Hands on what the relay of `scenario` hands on.
+    /// Adds a relay of the relay in `scenario`.
     fn third(scenario: &mut Scenario) -> &mut Traffic {
         let back = |pair: &Pair| Pair { from: pair.to.clone(), to: pair.from.clone() };
         let pairs = scenario.traffic[1].pairs.iter().map(back).collect();
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Kills: a start that is ignored.
+    /// Kills: a start time that is ignored.
     #[test]
     fn a_relay_of_many_connections_has_no_start_of_its_own() {
         let every = Duration::from_secs(1);

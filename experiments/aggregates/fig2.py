@@ -1,0 +1,177 @@
+"""The window of a policed connection exceeds its rate window, is halved, and is then below it.
+
+Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt, the window with which
+all packets comply and none of the rate is lost.
+Differs: see `_server.py`. The four connections are policed one by one, as in figure 6. Four
+downloads of others share the access link: without them a window of 20 packets is rarely halved to
+less than W. The profile has no peak rate, for a packet may exceed that in any window. W follows the
+smoothed round-trip time of each, queues included, and counts payload, as windows do. Samples are
+0.1 s apart; a window that is at most 0.7 of the last one has been halved. The paper draws one
+connection and prints no number. In other runs the window of each is limited to its W without
+queues, with and without the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tidegate import Result, Scenario, Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._compare import ONE_BY_ONE
+from ._server import CLIENTS, NAMES, PACKET, RATE, ROUND_TRIPS, server
+
+fig2 = Experiment(__file__)
+
+SHARE = RATE / len(CLIENTS) / 8
+"""Rate of a connection, bytes of packets per second."""
+PAYLOAD = (PACKET - 40) / PACKET
+"""Of a packet."""
+
+OTHERS = [0, 4]
+"""Downloads of others."""
+
+WARMUP = 50
+"""Seconds, as of the network."""
+HALVED = 0.7
+"""Part of the last window; a halving leaves 0.5, and little is added within a sample."""
+
+WINDOWS = ["20 packets", "rate window"]
+
+
+def network(window: str, others: int) -> Scenario:
+    """Four connections that are policed one by one, with windows of 20 packets or of W at most."""
+    net = server(ONE_BY_ONE, action="police-mark", order=CLIENTS, cross=others, peak=False)
+    net.sample = "100 ms"
+    downloads = [it for it in net.tables["traffic"] if it["name"] != "cross"]
+    for client, rtt, traffic in zip(CLIENTS, ROUND_TRIPS, downloads, strict=True):
+        net.probe("window", traffic=f"download-{client}")
+        if window == "rate window":
+            packets = -int(-SHARE * rtt // PACKET)
+            traffic["tcp"] = {"receive_window": f"{packets * (PACKET - 40)} B"}
+    return net
+
+
+def series(run: Result, client: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times, the congestion window and the rate window of a connection, in bytes of payload."""
+    table = run[f"windows of download-{client}"]
+    counted = table["time_seconds"] > WARMUP
+    window, rtt = (
+        table[column][counted] for column in ("flow_0_window_bytes", "flow_0_rtt_seconds")
+    )
+    return table["time_seconds"][counted], window, SHARE * PAYLOAD * rtt
+
+
+def parts(window: np.ndarray, rates: np.ndarray) -> Mapping[str, float]:
+    """Parts of the time above and below W, halvings, and the usable part of the rate."""
+    (halved,) = np.nonzero(window[1:] <= HALVED * window[:-1])
+    return {
+        "above": float((window > rates).mean()),
+        "below": float((window < rates).mean()),
+        "halvings": float(len(halved)),
+        "low": float((window[1:] < rates[1:])[halved].sum()),
+        "usable": float(np.minimum(window / rates, 1).mean()),
+    }
+
+
+@fig2.run(window=WINDOWS, others=OTHERS)
+def measure(seed: int, window: str, others: int) -> dict[str, float]:
+    run = network(window, others).run(seed)
+    each = [parts(*series(run, client)[1:]) for client in CLIENTS]
+    row = {name: [float(it[name]) for it in each] for name in each[0]}
+    halvings = sum(row["halvings"])
+    policed = run.aggregates.where(policy="downloads", direction="up")
+    return {
+        "above": min(row["above"][:3]),
+        "above_longest": row["above"][3],
+        "below": min(row["below"]),
+        "halvings": halvings,
+        "low": sum(row["low"]) / max(halvings, 1),
+        "usable": float(np.mean(row["usable"])),
+        "compliant": policed["conforming_bps"][0] / RATE,
+        "in_profile": policed["conforming_bytes"][0] / policed["offered_bytes"][0],
+    }
+
+
+def free(runs: Table, column: str, others: int = 4) -> np.ndarray:
+    return runs.where(window="20 packets", others=others)[column]
+
+
+def limited(runs: Table, column: str, others: int = 0) -> np.ndarray:
+    return runs.where(window="rate window", others=others)[column]
+
+
+@fig2.claim(
+    "R000-5", "part of the time above W, least of 50 to 300 ms", paper="above W", at_least=0.05
+)
+def above(runs: Table) -> Numbers:
+    return free(runs, "above")
+
+
+@fig2.claim("R000-5", "600 ms: part of the time above W", kind="context")
+def above_longest(runs: Table) -> Numbers:
+    return free(runs, "above_longest")
+
+
+@fig2.claim("R000-5", "part of the time below W, least of four", paper="below W", at_least=0.1)
+def below(runs: Table) -> Numbers:
+    return free(runs, "below")
+
+
+@fig2.claim("R000-5", "halvings that leave the window below W", paper="below W", at_least=0.5)
+def low(runs: Table) -> Numbers:
+    return free(runs, "low")
+
+
+@fig2.claim("R000-5", "mean of min(window / W, 1)", paper="< 1", at_most=0.97)
+def usable(runs: Table) -> Numbers:
+    return free(runs, "usable")
+
+
+@fig2.claim(
+    "R000-5", "compliant throughput over the rate, less mean of min(window / W, 1)",
+    at_least=-0.1, at_most=0.1,
+)  # fmt: skip
+def explained(runs: Table) -> Numbers:
+    return free(runs, "compliant") - free(runs, "usable")
+
+
+@fig2.claim(
+    "R000-5, windows of W at most, no others",
+    "part of the packets in profile, less with 20 packets", at_least=0.1,
+)  # fmt: skip
+def in_profile(runs: Table) -> Numbers:
+    return limited(runs, "in_profile") - free(runs, "in_profile", 0)
+
+
+@fig2.claim(
+    "R000-5, windows of W at most, no others", "compliant throughput, of that with 20 packets",
+    at_least=1,
+)  # fmt: skip
+def compliant(runs: Table) -> Numbers:
+    return limited(runs, "compliant") / free(runs, "compliant", 0)
+
+
+@fig2.claim(
+    "R000-5, windows of W at most", "the same beside four others", kind="shown otherwise", at_most=1
+)
+def compliant_beside(runs: Table) -> Numbers:
+    return limited(runs, "compliant", 4) / free(runs, "compliant")
+
+
+@fig2.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(NAMES)
+    run = network(WINDOWS[0], 4).run(1)
+    for axes, client in zip(panels, CLIENTS, strict=True):
+        time, window, rates = series(run, client)
+        shown = time < WARMUP + 60
+        axes.plot(time[shown], window[shown] / 1e3, label="congestion window")
+        axes.plot(time[shown], rates[shown] / 1e3, label="rate window")
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("kB")
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize="small")
+    return figure

@@ -1,0 +1,118 @@
+"""A policer that drops what is out of profile uses tokens in common more than one by one.
+
+Source: aggregates, section 4: the paper shows policing that marks, and says that its results also
+apply to policing that drops. Ledger, A000-5, A000-6, A000-10 and A000-13.
+Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
+packets that depart comply. The profile has no peak rate. Hosts send several packets at once, and a
+peak rate drops all but the first, whatever the allocation (`#peak`).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment, paired
+from tidegate.statistics import Numbers
+
+from ._compare import ONE_BY_ONE
+from ._server import LINKS, RATE, measured, server
+
+# As many as `tidegate-repro plan` says for the margin of a claim.
+police_drop = Experiment(__file__, seeds=75)
+
+ALLOCATIONS: dict[str, Any] = {
+    "one by one": ONE_BY_ONE,
+    "together": "fcfs",
+    "logical partitions": "logical-partitions",
+}
+
+
+@police_drop.run(policed=list(ALLOCATIONS), links=list(LINKS), peak=[False, True])
+def measure(seed: int, policed: str, links: str, peak: bool) -> dict[str, float]:
+    net = server(ALLOCATIONS[policed], links, action="police-drop", peak=peak)
+    return measured(net.run(seed), links)
+
+
+def of(runs: Table, policed: str, links: str = "equal") -> Table:
+    return runs.where(policed=policed, links=links, peak=False)
+
+
+def gain(runs: Table, policed: str, links: str, column: str) -> np.ndarray:
+    """The ratio of a column to its value with policing one by one."""
+    return paired(of(runs, policed, links), of(runs, "one by one", links), column)
+
+
+@police_drop.claim("A000-5", "one by one: throughput over the rate", paper="< 1", at_most=0.97)
+def compliant(runs: Table) -> Numbers:
+    return of(runs, "one by one")["total_bps"] / RATE
+
+
+@police_drop.claim("A000-5", "all three, both links: most throughput over the rate", at_most=1.002)
+def never_more(runs: Table) -> Numbers:
+    return np.max([of(runs, it, on)["total_bps"] for it in ALLOCATIONS for on in LINKS], 0) / RATE
+
+
+@police_drop.claim(
+    "A000-10", "equal links: throughput, together over one by one", paper="> 1", at_least=1
+)
+def together(runs: Table) -> Numbers:
+    return gain(runs, "together", "equal", "total_bps")
+
+
+@police_drop.claim(
+    "A000-13", "unequal links: throughput, logical partitions over one by one", paper="> 1",
+    at_least=1,
+)  # fmt: skip
+def logical(runs: Table) -> Numbers:
+    return gain(runs, "logical partitions", "unequal", "total_bps")
+
+
+@police_drop.claim(
+    "A000-13", "unequal links: packets lost, logical partitions over one by one", paper="< 1",
+    at_most=1, margin=0.02,
+    why="the part that is lost is the same, while 1.55 times as many arrive (`#logical`). The "
+    "paper shows a policer that marks: there a router drops packets in profile less often, and "
+    "more are in profile. Here the policer drops, and none of them is in profile",
+)  # fmt: skip
+def lost(runs: Table) -> Numbers:
+    return gain(runs, "logical partitions", "unequal", "loss")
+
+
+@police_drop.claim(
+    "A000-11", "equal links: Jain index, logical partitions less together", paper="fairer",
+    at_least=0,
+)  # fmt: skip
+def fairer(runs: Table) -> Numbers:
+    return of(runs, "logical partitions")["jain"] - of(runs, "together")["jain"]
+
+
+@police_drop.claim(
+    "A000-11", "equal links: Jain index, logical partitions", at_least=0.95,
+    why="nothing waits for tokens: a connection takes them as fast as its window recovers from "
+    "drops, and the 50 ms connection recovers first and takes what the others leave. Together it "
+    "is far less fair (`#fairer`)",
+)  # fmt: skip
+def fair(runs: Table) -> Numbers:
+    return of(runs, "logical partitions")["jain"]
+
+
+@police_drop.claim(
+    "A000-5", "with a peak rate: most throughput over the rate, all three", kind="shown otherwise",
+    at_most=0.3,
+)  # fmt: skip
+def peak(runs: Table) -> Numbers:
+    cells = [runs.where(policed=it, links="equal", peak=True) for it in ALLOCATIONS]
+    return np.max([cell["total_bps"] for cell in cells], axis=0) / RATE
+
+
+@police_drop.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels([f"{links} links" for links in LINKS])
+    for axes, links in zip(panels, LINKS, strict=True):
+        for column, label in (("utilisation", "use of the rate"), ("jain", "Jain index")):
+            means = [of(runs, it, links)[column].mean() for it in ALLOCATIONS]
+            axes.plot(list(ALLOCATIONS), means, marker="o", linestyle="", label=label)
+        axes.set_ylim(0, 1.05)
+        axes.legend()
+    return figure

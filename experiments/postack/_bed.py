@@ -1,0 +1,151 @@
+"""A gateway between two real hosts, each in a network namespace of its own, that may be killed.
+
+Source: ledger, A001-11; the test bed of `tests/src/testbed.rs`.
+Differs: labs, see `_live.py`, keep the ports of a gateway in a namespace that ends with it. The
+ports stay here, with the programs that pass frames when it is dead. Hosts are one switch apart,
+without a delay, and send 30 Mbit/s at most. They send whole checksums and no more than a frame, as
+on a wire.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from ._live import PATIENCE, program
+
+HOSTS = {"lan": "10.83.0.1", "wan": "10.83.0.2"}
+"""Behind the port of this name."""
+PORT = 7000
+
+OFFLOADS = "tx off tso off gso on gro on txvlan off"
+
+LINE = "tbf rate 30mbit burst 16kb limit 200kb"
+"""What a host sends through."""
+
+
+def lacks_bed() -> str | None:
+    """What of the tools of a test bed is missing; nothing if all are there."""
+    for tool in (["ip", "-V"], ["tc", "-V"], ["ethtool", "--version"]):
+        try:
+            subprocess.run(tool, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return f"there is no {tool[0]} here"
+    return None
+
+
+class Bed:
+    """Two hosts and the machine between them, until the end of the ``with``."""
+
+    _numbers = count()
+
+    def __init__(self, policies: str, backend: str) -> None:
+        self._name = f"repro-{os.getpid()}-{next(self._numbers)}"
+        self._policies = f'[gateway]\nlan = "lan"\nwan = "wan"\nbackend = "{backend}"\n\n{policies}'
+        self._running: list[subprocess.Popen[str]] = []
+        self._folder = TemporaryDirectory()
+        self._socket = str(Path(self._folder.name) / "socket")
+
+    def __enter__(self) -> Self:
+        try:
+            self._connect()
+            self._gateway = self._start_gateway()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+        for place in ("lan", "mid", "wan"):
+            subprocess.run(["ip", "netns", "delete", self._space(place)], capture_output=True)
+        self._folder.cleanup()
+
+    def _space(self, place: str) -> str:
+        return f"{self._name}-{place}"
+
+    def _connect(self) -> None:
+        for place in ("lan", "mid", "wan"):
+            _run("ip", "netns", "add", self._space(place))
+        self._on("mid", "sysctl", "-q", "net.ipv6.conf.all.disable_ipv6=1")
+        self._on("mid", "sysctl", "-q", "net.ipv6.conf.default.disable_ipv6=1")
+        for host, address in HOSTS.items():
+            middle, space = self._space("mid"), self._space(host)
+            words = f"link add {host} netns {middle} type veth peer name eth0 netns {space}"
+            _run("ip", *words.split())
+            self._on(host, "ethtool", "-K", "eth0", *OFFLOADS.split())
+            self._on(host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            self._on(host, "ip", "link", "set", "lo", "up")
+            self._on(host, "ip", "link", "set", "eth0", "up")
+            self._on(host, "tc", "qdisc", "replace", "dev", "eth0", "root", *LINE.split())
+            self._on("mid", "ip", "link", "set", host, "up")
+
+    def _on(self, place: str, *words: str) -> str:
+        return _run("ip", "netns", "exec", self._space(place), *words)
+
+    def _start(self, place: str, *words: str, **more: Any) -> subprocess.Popen[str]:
+        # `ip netns exec` becomes the program: to kill the process is to kill the program.
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self._space(place), program(), *words],
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **more,
+        )  # fmt: skip
+        self._running.append(process)
+        return process
+
+    def _start_gateway(self) -> subprocess.Popen[str]:
+        file = Path(self._folder.name) / "policies.toml"
+        file.write_text(self._policies)
+        words = ["--socket", self._socket, "run", "--state", self._folder.name, str(file)]
+        gateway = self._start("mid", *words, stderr=subprocess.DEVNULL)
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            if gateway.poll() is not None:
+                raise RuntimeError(f"the gateway ended with {gateway.returncode}")
+            try:
+                self.status()
+            except (RuntimeError, json.JSONDecodeError):
+                time.sleep(0.1)
+            else:
+                return gateway
+        raise RuntimeError("the gateway does not answer")
+
+    def status(self) -> Mapping[str, Any]:
+        """What the gateway says of itself."""
+        words = [str(program()), "--socket", self._socket, "status", "--json"]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        if not said.stdout:
+            raise RuntimeError(said.stderr)
+        status: Mapping[str, Any] = json.loads(said.stdout)
+        return status
+
+    def kill(self) -> float:
+        """Kills the gateway, as `kill -9` does; the time of that, of :func:`time.monotonic`."""
+        at = time.monotonic()
+        self._gateway.send_signal(signal.SIGKILL)
+        self._gateway.wait()
+        return at
+
+    def serve(self, host: str, congestion: str) -> None:
+        """Serves transfers on a host."""
+        server = self._start(host, "traffic", "serve", "--congestion", congestion)
+        assert server.stdout is not None and server.stdout.readline(), "no server"
+
+    def fetch(self, host: str, server: str, *words: str) -> subprocess.Popen[str]:
+        """A transfer between a host and the server on another, a line of JSON every 20 ms."""
+        address = f"{HOSTS[server]}:{PORT}"
+        return self._start(host, "traffic", "fetch", address, "--interval", "20 ms", *words)
+
+
+def _run(*words: str) -> str:
+    said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    if said.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {said.stderr}")
+    return said.stdout

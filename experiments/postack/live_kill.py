@@ -1,0 +1,121 @@
+"""When a gateway that holds ACKs is killed, transfers go on within 2 s.
+
+Source: postack, ledger A001-11: `kill -9` with ACKs held; R001-20.
+Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
+this kernel. Beside them the same transfers run with a queue for each flow and no signal. After 3 s
+the gateway is killed. Of the 4 s after that the longest time counts in which a transfer gets
+nothing. Lines of 20 ms show it; a pause that began up to 0.2 s before counts in full. Gateways use
+AF_PACKET and AF_XDP in turn.
+"""
+
+import itertools
+import json
+import subprocess
+import time
+
+import numpy as np
+
+from tidegate import Table
+from tidegate.experiment import Experiment
+from tidegate.statistics import SHARE, Numbers
+
+from ._bed import Bed, lacks_bed
+from ._live import PATIENCE, missing, side_by_side
+
+live_kill = Experiment(__file__, seeds=20, needs=lambda: missing() or lacks_bed())
+
+BACKENDS = ["af-packet", "af-xdp"]
+
+POLICY = """
+[[policy]]
+name = "all"
+profile = { mean = "20 Mbit/s", burst = "64 KiB" }
+action = "shape"
+allocation = "drr"
+signal = "SIGNAL"
+"""
+
+BEFORE, AFTER = 3, 4
+"""Seconds that transfers run before and after the kill."""
+EARLIER = 0.2
+"""Seconds by which the clocks of transfers and ours may differ at most: the start of a process."""
+LIMIT = 2
+"""Seconds, of the ledger."""
+
+CASES = {
+    "postack cubic": ("postack", "cubic"),
+    "postack reno": ("postack", "reno"),
+    "none": ("none", "cubic"),
+}
+TOLD = list(CASES)[:2]
+
+
+@live_kill.run()
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
+        signal, congestion = CASES[case]
+        return killed(signal, congestion, BACKENDS[seed % 2])
+
+    return side_by_side(run, list(CASES))
+
+
+def killed(signal: str, congestion: str, backend: str) -> dict[str, float]:
+    """The longest pause of transfers whose gateway is killed, and the ACKs that it held."""
+    with Bed(POLICY.replace("SIGNAL", signal), backend) as bed:
+        bed.serve("wan", congestion)
+        began = time.monotonic()
+        words = ["--time", f"{BEFORE + AFTER + 2} s", "--congestion", congestion]
+        fetches = [bed.fetch("lan", "wan", *words, *way) for way in ([], ["--upload"]) * 2]
+        time.sleep(BEFORE)
+        status = bed.status()
+        held = [it["signal"]["held"] for it in status["aggregates"] if it["signal"]]
+        at = bed.kill() - began
+        pauses = [pause(fetch, at) for fetch in fetches]
+    return {"pause": max(pauses), "held": float(sum(held)), "hangs": float(status["hangs"])}
+
+
+def pause(fetch: subprocess.Popen[str], killed: float) -> float:
+    """The longest time after the kill in which a transfer gets nothing, s."""
+    said, _ = fetch.communicate(timeout=PATIENCE)
+    lines = [json.loads(line) for line in said.splitlines()]
+    moved = [
+        it["at_ms"] / 1e3
+        for before, it in itertools.pairwise(lines) if it["bytes"] > before["bytes"]
+    ]  # fmt: skip
+    ends = killed + AFTER
+    gaps = [
+        min(later, ends) - earlier
+        for earlier, later in itertools.pairwise([*moved, ends])
+        if later > killed - EARLIER and earlier < ends
+    ]
+    return max(gaps)
+
+
+def longest(runs: Table) -> np.ndarray:
+    """Of both congestion controls with ACKs held, s."""
+    return np.max([runs[f"{case} pause"] for case in TOLD], axis=0)
+
+
+@live_kill.claim(
+    "A001-11", "killed with ACKs held: longest pause of a transfer, s, mean of turns", at_most=LIMIT
+)
+def recovers(runs: Table) -> Numbers:
+    return longest(runs)
+
+
+@live_kill.claim(
+    "A001-11", "killed with ACKs held: turns in which no transfer pauses for 2 s", at_least=0.8,
+    statistic=SHARE,
+)  # fmt: skip
+def every_turn(runs: Table) -> Numbers:
+    return (longest(runs) <= LIMIT).astype(float)
+
+
+@live_kill.claim("A001-11", "ACKs that are held just before, least of both", at_least=1)
+def held(runs: Table) -> Numbers:
+    return np.min([runs[f"{case} held"] for case in TOLD], axis=0)
+
+
+@live_kill.claim("A001-11", "the same pause without a signal, s", kind="context")
+def without(runs: Table) -> Numbers:
+    return runs["none pause"]

@@ -1,0 +1,106 @@
+"""Equation 2 gives the room of a router for other thresholds than eight packets a connection.
+
+Source: trunking, section 5, equations 1 and 2: alpha = 8, since a window of eight packets survives
+a loss without a timeout. Ledger, R003-5, R003-6 and A003-3.
+Differs: see `_network.py`. The paper runs alpha = 8 only. Here it is 2, 4, 8 and 16, in experiment
+TT1 (c), with the room of equation 2 for each, and flows that start at random times of the first 0.2
+s. The first slow start of a management connection ends at alpha packets. With the default of eight,
+2 and 4 lose user packets as trunks begin, and only then. Routers drop by equation 1, as `fig6.py`
+says. Runs take 200 s, start included.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._network import BOTTLENECK, GUARANTEES, KB, RATE, network, required_buffer, user_loss
+
+alpha = Experiment(__file__)
+
+ALPHAS = [2, 4, 8, 16]
+VMSS = (1500, 1500)
+SECONDS = 200
+
+
+@alpha.run(alpha=ALPHAS)
+def measure(seed: int, alpha: int) -> dict[str, float]:
+    net = network(
+        vmss=VMSS, guarantee=GUARANTEES["a"], duration=SECONDS, warmup=0, sample="5 ms",
+        early=False, spread=True, alpha=alpha, begins=alpha,
+    )  # fmt: skip
+    run = net.run(seed)
+    occupied = run["queue of " + " > ".join(BOTTLENECK)]["bytes"]
+    table = run.windowed(step=200)
+    counted = (table["time_seconds"] > 20) & (table["time_seconds"] <= SECONDS - 2)
+    rate = table["flow1_bps"][counted]
+    guaranteed = KB * sum(GUARANTEES["a"]) / RATE
+    return {
+        "lost": user_loss(run),
+        "most": occupied.max() / required_buffer(4, list(VMSS), guaranteed, alpha=alpha),
+        "mean": occupied.mean(),
+        "use": table["total_bps"][counted].mean() / 8 / RATE,
+        "deviation": rate.std() / rate.mean(),
+    }
+
+
+def of(runs: Table, alpha: int, column: str) -> np.ndarray:
+    return runs.where(alpha=alpha)[column]
+
+
+def claim_room(alpha_: int) -> None:
+    """Nothing of users is lost with the room of equation 2, and it is needed."""
+
+    def lost(runs: Table) -> Numbers:
+        return of(runs, alpha_, "lost")
+
+    def most(runs: Table) -> Numbers:
+        return of(runs, alpha_, "most")
+
+    lost.__name__, most.__name__ = f"lost_{alpha_}", f"most_{alpha_}"
+    text = f"alpha = {alpha_}: user packets lost in {SECONDS} s"
+    alpha.claim("A003-3", text, paper=0, at_most=0)(lost)
+    text = f"alpha = {alpha_}: greatest occupancy, of equation 2"
+    alpha.claim("A003-3", text, at_least=0.8, at_most=1.05)(most)
+
+
+for each in ALPHAS:
+    claim_room(each)
+
+
+@alpha.claim("R003-5", "alpha = 8: use of the link", at_least=0.97)
+def use(runs: Table) -> Numbers:
+    return of(runs, 8, "use")
+
+
+@alpha.claim(
+    "R003-5", "deviation of one second, alpha = 2 over alpha = 8", paper="timeouts", at_least=1.2
+)
+def uneven(runs: Table) -> Numbers:
+    return of(runs, 2, "deviation") / of(runs, 8, "deviation")
+
+
+@alpha.claim("R003-5", "deviation of one second, alpha = 16 over alpha = 8", kind="context")
+def more_even(runs: Table) -> Numbers:
+    return of(runs, 16, "deviation") / of(runs, 8, "deviation")
+
+
+@alpha.claim("R003-6", "what waits on average, alpha = 16 over alpha = 8", at_least=1.5)
+def waits(runs: Table) -> Numbers:
+    return of(runs, 16, "mean") / of(runs, 8, "mean")
+
+
+@alpha.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(["deviation of one second", "room"])
+    for axes, column in zip(panels, ("deviation", "most"), strict=True):
+        means = [of(runs, each, column).mean() for each in ALPHAS]
+        axes.plot(ALPHAS, means, marker="o")
+        axes.set_xlabel("alpha")
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("of the mean rate of trunk 1")
+    panels[1].set_ylabel("greatest occupancy, of equation 2")
+    return figure

@@ -1,0 +1,42 @@
+"""Short forms of experiments of the paper `postack`: one seed each, the same bounds."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SEED = 1
+
+
+def test_what_waits_after_slow_start_is_a_small_part(monkeypatch):
+    """Kills: a backlog of the gateway that its probe misses, or takes from the other direction."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    measure = import_module("experiments.postack.slow_start").measure
+    queue, gate = (measure(SEED, it, "64 KiB", "cubic") for it in ("none", "gate"))
+    assert queue["after"] == queue["peak"] and 0.5 < gate["seen"] <= 1
+    assert gate["memory"] < 0.06 * queue["after"] and gate["peak"] < 0.25 * queue["peak"]
+
+
+class Transfer:
+    """A transfer that reports bytes at these times, ms."""
+
+    def __init__(self, *lines: tuple[int, int]) -> None:
+        self.lines = [json.dumps({"at_ms": at, "bytes": bytes}) for at, bytes in lines]
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        return "\n".join(self.lines), ""
+
+
+def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
+    """Kills: lines without new bytes that end a pause; a pause that does not end and is none."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    live_kill = import_module("experiments.postack.live_kill")
+    steady = [(20 * n, 1000 * n) for n in range(500)]
+    assert abs(live_kill.pause(Transfer(*steady), 3.0) - 0.02) < 1e-9
+    stalls = [(at, min(bytes, 151_000) if at < 5000 else bytes) for at, bytes in steady]
+    assert abs(live_kill.pause(Transfer(*stalls), 3.01) - 1.98) < 1e-9
+    dies = [(at, min(bytes, 151_000)) for at, bytes in steady]
+    assert live_kill.pause(Transfer(*dies), 3.01) > live_kill.AFTER - 0.02
+    before = [(at, bytes if at < 500 or at > 1500 else 25_000) for at, bytes in steady]
+    assert abs(live_kill.pause(Transfer(*before), 3.0) - 0.02) < 1e-9

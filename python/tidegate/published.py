@@ -1,0 +1,70 @@
+"""Published pages of the chapter *Reproduce*: reads them, and merges new sections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page of a paper: table rows and a section for each experiment, in order of names."""
+
+    rows: dict[str, list[str]]
+    """Lines of the table of all claims."""
+    sections: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Page:
+        """Parses a page of :mod:`tidegate.report`. Any other page, or none, gives an empty page."""
+        text = path.read_text() if path.exists() else ""
+        page = cls({}, {})
+        for line in text.splitlines():
+            if found := _ROW.match(line):
+                page.rows.setdefault(found[1], []).append(line)
+        for section in _HEADING.split(text)[1:]:
+            name = section.split("\n", 1)[0].removeprefix("## ")
+            if name in page.rows:
+                page.sections[name] = section.rstrip("\n") + "\n"
+        return page
+
+    def joined(self, newer: Page, names: Sequence[str]) -> Page:
+        """Adds the experiments of a newer page. Keeps only ``names``, in their order."""
+        rows, sections = self.rows | newer.rows, self.sections | newer.sections
+        known = [name for name in names if name in sections]
+        return Page({it: rows[it] for it in known}, {it: sections[it] for it in known})
+
+    def verdicts(self) -> Iterator[tuple[str, str]]:
+        """Kind and verdict of each claim."""
+        for rows in self.rows.values():
+            for row in rows:
+                _, _, kind, _, _, word = _cells(row)
+                yield kind, word.strip("*")
+
+    def short(self, word: str) -> list[str]:
+        """Each claim with this verdict, with its numbers and its reason, if there is one."""
+        lines = []
+        for name, section in self.sections.items():
+            why = dict(_WHY.findall(section))
+            for row in filter(_CLAIM.match, section.splitlines()):
+                claim, kind, _, ours, _, bounds, found = _cells(row)
+                short, text = claim.split(" ", 1)
+                short = short.strip("`")
+                if found.strip("*") == word:
+                    reason = why.get(short, "no reason is known")
+                    said = f"{kind}; {ours}, holds if {bounds}"
+                    lines.append(f"`{name}{short}` {text} ({said}): {reason}.")
+        return lines
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in _BAR.split(row.strip())[1:-1]]
+
+
+_BAR = re.compile(r"(?<!\\)\|")
+_ROW = re.compile(r"\| \[([^\]]+)\]\(#")
+_CLAIM = re.compile(r"\| `#")
+_HEADING = re.compile(r"^(?=## )", re.MULTILINE)
+_WHY = re.compile(r"^Why not `(#[^`]+)`: (.*)\.$", re.MULTILINE)
