@@ -165,9 +165,9 @@ def run_all(jobs: Jobs) -> None:
         [Job("Python packages", ["make", "--no-print-directory", ".venv/test"], idle=False)]
     )
     program = jobs.one_by_one([Job("program", [*release, "tidegate"], idle=False)])
-    wheel = jobs.one_by_one(
-        [Job("Python package", ["make", "--no-print-directory", "python"])], [packages, program]
-    )
+    # With the profile of the program, whose libraries it has too.
+    python = ["make", "--no-print-directory", "python", "PROFILE=release"]
+    wheel = jobs.one_by_one([Job("Python package", python)], [packages, program])
     made = test_programs(jobs)
     bench = [*CARGO, "run", "--release", "--package", "tidegate-bench", "--"]
     others = [

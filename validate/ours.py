@@ -30,7 +30,7 @@ def target() -> Path:
 
 def program() -> Path:
     """The program under test."""
-    return Path(os.environ.get("TIDEGATE_BIN", target() / "release/tidegate"))
+    return Path(os.environ.get("TIDEGATE_BIN", target() / "dist/tidegate"))
 
 
 def value(it: object) -> str:

@@ -79,7 +79,7 @@ def measure() -> dict[str, float | None]:
 
 
 def speed(report: Report, _pool: Executor | None = None) -> None:
-    """Whether our simulator reaches the required speed."""
+    """Compares the speed of our simulator with the required speed."""
     rates = measure()
     ours_rate = rates["ours"]
     assert ours_rate is not None, "ours is always there"

@@ -15,23 +15,23 @@ from tidegate import Table
 from tidegate.experiment import Experiment, paired
 
 OTHERS = {0: "", 4: ", four others on the access link"}
-"""Downloads of others, and how claims say that they are there."""
+"""Number of other downloads, with the words for them in the text of a claim."""
 
 ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
 def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
-    """The ratio of a column with this policing to policing one by one, for each seed."""
+    """For each seed: a column with this policing, divided by the same with policing one by one."""
     cell = runs.where(cross=cross)
     return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 
 
 NO_GAIN: dict[str, Any] = {"kind": "shown otherwise", "at_least": 0.99, "at_most": 1.01}
-"""Bounds of the total where no others compete."""
+"""Bounds for the total when nobody else competes for the link."""
 
 
 def claim_gains(figure: Experiment, ref: str, policed: str) -> None:
-    """Claims that throughput grows: in profile and, beside others, in total."""
+    """Claims that the compliant rate grows, and also the total rate if others share the link."""
     for cross, place in OTHERS.items():
         for column, what in (("total", "total"), ("compliant", "compliant")):
 

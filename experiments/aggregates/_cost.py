@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def instructions(case: str, operations: int, size: int) -> float:
-    """Of one operation among ``size`` timers, flows or policies, by ``tidegate-bench count``."""
+    """Instructions of one operation among ``size`` timers, flows or policies."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = target / "release" / "tidegate-bench"
     if not program.exists():

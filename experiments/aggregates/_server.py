@@ -21,7 +21,7 @@ RATE = 800_000
 
 CLIENTS = ["n2", "n3", "n4", "n5"]
 ROUND_TRIPS = [0.050, 0.300, 0.300, 0.600]
-"""Of the clients, in s, when nothing waits."""
+"""Round-trip times of the clients in seconds, while all queues are empty."""
 
 NAMES = [f"{name}: {rtt * 1000:.0f} ms" for name, rtt in zip(CLIENTS, ROUND_TRIPS, strict=True)]
 
@@ -49,10 +49,10 @@ ERED = {
         "packet": f"{PACKET} B",
     },
 }
-"""The paper's router: thresholds and weight are ns-2's of its time for RED."""
+"""RED as ns-2 had it when the paper was written: the paper's thresholds and weight."""
 
 QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
-"""Of the aggregate: it holds more than the windows of all connections."""
+"""Queue of the aggregate; it holds more than the windows of all connections."""
 
 
 def server(
@@ -71,11 +71,11 @@ def server(
 ) -> Scenario:
     """Four endless downloads from one server; with an allocation, one controlled aggregate.
 
-    The paper does not say the rest. ``packet`` is in bytes and ``burst``, the depth of the bucket,
-    in kB. Clients begin in ``order`` (default: by chance). ``cross`` endless downloads from ``nb``
-    share the access link. The clients' links delay each packet by up to ``jitter`` more or less
-    than the last. Connections, rates, bursts and buffers are ``scale`` times as many. The profile
-    has a ``peak`` rate, that of the access link.
+    The paper does not specify the further details. ``packet`` is in bytes, and ``burst``, the depth
+    of the bucket, in kB. Clients start in this ``order``, by default at random. ``cross`` endless
+    downloads from ``nb`` share the access link. ``jitter`` varies the delay of each packet on the
+    clients' links. ``scale`` multiplies connections, rates, bursts and buffers. With ``peak`` the
+    profile has the rate of the access link as its peak rate.
     """
     net = Scenario(
         duration="300 s",
@@ -114,7 +114,7 @@ def server(
 
 
 def access(net: Scenario, queue: Mapping[str, Any], cross: int, scale: int) -> None:
-    """The access link, which downloads from ``nb`` may share."""
+    """The access link; ``cross`` downloads from ``nb`` share it."""
     link: dict[str, Any] = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
     if not cross:
         net.link("qosmgr.wan", "n1", **link)
@@ -161,7 +161,7 @@ def policies(
 
 
 def measured(run: Result, links: str = "equal") -> dict[str, float]:
-    """What the claims are about: rates in bit/s at the receivers, fairness, use of the rate."""
+    """Numbers for the claims: rates at the receivers in bit/s, fairness, use of the rate."""
     flows = run.flows.where(**{"from": "n0"})
     order = [flows["to"].tolist().index(client) for client in CLIENTS]
     rates = flows["throughput_bps"][order]
@@ -180,7 +180,7 @@ def measured(run: Result, links: str = "equal") -> dict[str, float]:
 
 
 def draw(titles: Sequence[str], runs: Sequence[Result]) -> Any:
-    """A panel for each run: every client's throughput so far."""
+    """One panel for each run with the throughput of every client over time."""
     figure, axes = plots.panels(titles)
     for each, run in zip(axes, runs, strict=True):
         plots.mean_throughput(each, downloads(run), NAMES)
@@ -188,7 +188,7 @@ def draw(titles: Sequence[str], runs: Sequence[Result]) -> Any:
 
 
 def downloads(run: Result) -> Table:
-    """The series of the four, in the order of the clients, in whatever order they began."""
+    """The series of the four downloads in the order of the clients."""
     if "flows of downloads" in run.tables:
         return run["flows of downloads"]
     series = [run[f"flows of download-{client}"] for client in CLIENTS]

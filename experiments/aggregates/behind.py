@@ -31,10 +31,10 @@ CONTROLS: dict[str, tuple[str | None, str]] = {
     "aggregate-fair": (None, "aggregate-fair"),
     "both": ("logical-partitions", "aggregate-fair"),
 }
-"""Allocation of the shaper, and growth of windows."""
+"""Allocation of the shaper, and congestion control of the connections."""
 
 WINDOW = 50
-"""Packets."""
+"""Greatest congestion window, in packets."""
 
 
 def network(control: str, core: str) -> Scenario:

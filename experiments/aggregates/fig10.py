@@ -68,7 +68,7 @@ def fcfs_over_partitions(runs: Table) -> Numbers:
 
 
 def claim_order(below: str, above: str, **fields: Any) -> None:
-    """One pair of the order sequential << FCFS ~ LRU < partitions ~ logical partitions."""
+    """Claims one pair of the order sequential << FCFS ~ LRU < partitions ~ logical partitions."""
     text = f"order: {NAMES[above]} less {NAMES[below]}"
 
     def measured(runs: Table) -> Numbers:
@@ -91,7 +91,8 @@ for above, paper in (("fcfs", 0.52), ("lru", 0.52), ("partitioned", 0.56)):
 claim_order("sequential", "logical-partitions", paper=0.566, at_least=0.2)
 for below in ("fcfs", "lru"):
     claim_order(below, "partitioned", paper=0.046, at_least=0)
-# Logical partitions above FCFS and LRU are A000-11. These two pairs are about equal in the paper.
+# The paper finds these two pairs about equal. A000-11 has the claims that logical partitions exceed
+# FCFS and LRU.
 claim_order("fcfs", "lru", paper="about equal", at_least=-0.01, at_most=0.01)
 claim_order("partitioned", "logical-partitions", paper=0, at_least=-0.01, at_most=0.01)
 

@@ -28,21 +28,21 @@ fig2 = Experiment(__file__)
 SHARE = RATE / len(CLIENTS) / 8
 """Rate of a connection, bytes of packets per second."""
 PAYLOAD = (PACKET - 40) / PACKET
-"""Of a packet."""
+"""Part of a packet that is payload."""
 
 OTHERS = [0, 4]
-"""Downloads of others."""
+"""Number of other downloads on the access link."""
 
 WARMUP = 50
-"""Seconds, as of the network."""
+"""Length of the warm-up in seconds, the same as in the network."""
 HALVED = 0.7
-"""Part of the last window; a halving leaves 0.5, and little is added within a sample."""
+"""A window below this part of the last one was halved: growth within a sample is small."""
 
 WINDOWS = ["20 packets", "rate window"]
 
 
 def network(window: str, others: int) -> Scenario:
-    """Four connections that are policed one by one, with windows of 20 packets or of W at most."""
+    """Four connections policed one by one. Their windows are 20 packets, or at most W."""
     net = server(ONE_BY_ONE, action="police-mark", order=CLIENTS, cross=others, peak=False)
     net.sample = "100 ms"
     downloads = [it for it in net.tables["traffic"] if it["name"] != "cross"]
@@ -65,7 +65,7 @@ def series(run: Result, client: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def parts(window: np.ndarray, rates: np.ndarray) -> Mapping[str, float]:
-    """Parts of the time above and below W, halvings, and the usable part of the rate."""
+    """Parts of the time above and below W, number of halvings, and the usable part of the rate."""
     (halved,) = np.nonzero(window[1:] <= HALVED * window[:-1])
     return {
         "above": float((window > rates).mean()),

@@ -46,7 +46,7 @@ CASES = {
 }
 
 
-# As many as `tidegate-repro plan` says for the margins of the claims.
+# Seeds for these cases: `tidegate-repro plan` computed them from the margins of the claims.
 MORE = {"fcfs, equal links": 1200, "lru, equal links": 130, "fcfs, 1500 B": 130, "lru, 1500 B": 500}
 
 fig7 = Experiment(__file__, more={"case": MORE})
@@ -64,7 +64,7 @@ def of(runs: Table, allocation: str, setting: str = "equal links") -> Table:
 
 
 def shortest(runs: Table, allocation: str, setting: str) -> np.ndarray:
-    """What the 50 ms connection gets over its share."""
+    """Rate of the connection with 50 ms, divided by its share."""
     return of(runs, allocation, setting)["n2_bps"] / (RATE / 4)
 
 

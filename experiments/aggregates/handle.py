@@ -25,7 +25,7 @@ MOST = {
     "gateway/shaped": 100_000,
     "logical-partitions/backlog": 100_000,
 }
-"""Of what there are one, and so many: policies, or flows."""
+"""Greatest number of policies or flows for each operation."""
 
 
 @handle.run(case=list(MOST))

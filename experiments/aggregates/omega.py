@@ -30,7 +30,7 @@ OMEGAS: dict[str, str | dict[str, Any]] = {
 
 
 def network(growth: str, peers: int) -> Scenario:
-    """Four connections of the aggregate beside so many of the mean round-trip time."""
+    """Four connections of the aggregate beside ``peers`` with the mean round-trip time."""
     net = compared("newreno")
     assert isinstance(net.tcp, Mapping)
     net.tcp = {**net.tcp, "congestion": OMEGAS[growth]}

@@ -18,7 +18,7 @@ from tidegate.statistics import Numbers
 
 from ._server import CLIENTS, PACKET, ROUND_TRIPS
 
-# As many as `tidegate-repro plan` says for the margins of the claims.
+# Seeds for these cases: `tidegate-repro plan` computed them from the margins of the claims.
 section5 = Experiment(__file__, more={"growth": {"newreno": 80, "aggregate-fair": 80}})
 
 GROWTHS: dict[str, str | dict[str, str]] = {
@@ -64,7 +64,7 @@ def network(growth: str) -> Scenario:
 
 
 def mixed(growth: str, size: str = "100 kB", among: str | None = None) -> Scenario:
-    """With short downloads, and a look at the long ones, which may grow otherwise."""
+    """The network with short downloads beside the long ones, whose growth ``among`` may set."""
     net = network(among or growth)
     start = {"uniform": ["20 s", "250 s"]}
     tcp = {"congestion": GROWTHS[growth]}
@@ -74,7 +74,7 @@ def mixed(growth: str, size: str = "100 kB", among: str | None = None) -> Scenar
 
 
 def compared(growth: str) -> Scenario:
-    """With as many connections of the mean round-trip time, all NewReno."""
+    """The network with four more connections: NewReno, with the mean round-trip time."""
     net = network(growth)
     net.hosts("nb", "mean")
     net.link("nb", "edge", rate="10 Mbit/s", delay=f"{MEAN * 250:.0f} ms")
@@ -101,7 +101,7 @@ def measure(seed: int, growth: str) -> dict[str, float]:
 
 
 def longest_to_shortest(run: Result) -> float:
-    """The mean rate of the files that 600 ms away asks for, over that of those 50 ms away."""
+    """Mean rate of files for the client with 600 ms, divided by that for the client with 50 ms."""
     files = run["transfers"].where(group="short")
     rates = files["bytes"] / files["took_seconds"]
     client = run.flows["to"][files["flow"]]
@@ -114,13 +114,13 @@ def values(runs: Table, growth: str, column: str) -> np.ndarray:
 
 
 def nearer(runs: Table, column: str) -> np.ndarray:
-    """How much nearer to 1 a ratio is with g than without."""
+    """Distance of a ratio from 1 with NewReno, less its distance with g."""
     without, with_g = (values(runs, growth, column) for growth in ("newreno", "aggregate-fair"))
     return abs(1 - without) - abs(1 - with_g)
 
 
 def fairer(runs: Table, growth: str) -> np.ndarray:
-    """How much higher the Jain index of the long downloads is than with NewReno."""
+    """Jain index of the long downloads with this growth, less that with NewReno."""
     changed = values(runs, growth, "long_jain")
     return changed - values(runs, "newreno", "long_jain")[: len(changed)]
 

@@ -24,7 +24,7 @@ SIZES = [1, 1_000, 10_000, 100_000]
 
 
 def flood(flows: int) -> Scenario:
-    """So many flows that offer 12 Mbit/s together, shaped to 10."""
+    """A number of flows that offer 12 Mbit/s together and are shaped to 10 Mbit/s."""
     net = Scenario(duration="4 s", warmup="1 s")
     net.host("n0", gateway="qosmgr")
     net.host("n1")
@@ -54,7 +54,7 @@ def measure(seed: int, size: int) -> dict[str, float]:
 
 
 def growth(runs: Table, column: str, under: int = SIZES[0]) -> np.ndarray:
-    """The most of any larger number, over that of ``under``."""
+    """The greatest value of all sizes above ``under``, divided by the value of ``under``."""
     larger = [runs.where(size=it)[column] for it in SIZES if it > under]
     return np.max(larger, axis=0) / runs.where(size=under)[column]
 

@@ -19,17 +19,17 @@ import numpy as np
 from tidegate import Result, Scenario
 
 RATE = 96_000_000
-"""Of the bottleneck, bit/s."""
+"""Rate of the bottleneck, bit/s."""
 
 LOAD = 7 / 8
-"""What is offered, of that."""
+"""Offered load as a part of the rate."""
 
 POINTS = [(1, 0.0), (10_000, 0.976), (100_000, 0.995), (1_000_000, 0.999), (5_000_000, 0.9998),
           (100_000_000, 1.0)]  # fmt: skip
-"""Sizes of requests in bytes, and which part is no larger."""
+"""Distribution of request sizes: a size in bytes, and the part of requests up to this size."""
 
 PARTS = [(low, high, until - since) for (low, since), (high, until) in itertools.pairwise(POINTS)]
-"""The distribution as a mixture: from, to, and which part of all requests."""
+"""The distribution as a mixture: smallest size, greatest size, and part of all requests."""
 
 MEAN = sum((low + high) / 2 * part for low, high, part in PARTS)
 
@@ -44,26 +44,26 @@ FIRST = {
     "target": "10 s",
     "interval": "20 s",
 }
-"""Flows apart, and new ones first: FQ-CoDel, whose CoDel has nothing to do."""
+"""FQ-CoDel serves new flows first. Its target is so high that CoDel never drops."""
 
 BUFFERS = {"packets": 131_072}
-"""Room for what the receive window of a user lets be under way, so that none need be lost, and as
-many packet buffers (with half the room two seeds of ten lost packets of one flow each, with the
-default of 16,384 buffers one seed had none left)."""
+"""Number of packet buffers of a gateway: as many as the receive window of a user may have on the
+way. With the default of 16,384 one seed of ten had none left."""
 
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
-"""The best of what was tried with seeds 101 to 103, which are not judged."""
+"""The best of the settings that were tried with the seeds 101 to 103; claims do not use these
+seeds."""
 
 COPA: dict[str, Any] = {
     "connections": 1,
     "vmss": "3000 B",
     "tcp": {"profile": "linux", "congestion": {"kind": "copa", "target": 1}},
 }
-"""One connection, of which as many bytes of users are meant to wait as of epochs: what a management
-packet stands for. Found with seeds 101 to 103."""
+"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103. As many bytes of
+users are meant to wait as with epochs: the bytes that one management packet stands for."""
 
 THRESHOLD = 64
-"""Management packets that may wait: 8 of each connection."""
+"""Number of management packets that may wait: 8 for each connection."""
 
 EPOCHS = {"probing": "epochs"}
 
@@ -77,11 +77,12 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = 
     "epochs-first": (EPOCHS, FIRST, None),
     "copa-first": (COPA, FIRST, None),
 }
-"""No trunk; how a trunk probes, its tunnel queue, and how senders are told."""
+"""For each control: the settings of the trunk, its tunnel queue, and the signal to the senders.
+With ``None`` there is no trunk."""
 
 
 def network(control: str, *, duration: int, warmup: int) -> Scenario:
-    """Two sites, without their traffic."""
+    """Two sites and the path between them, without traffic."""
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", tcp={"profile": "linux"})
     ends = [("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1")]
     for gateway, (local, peer) in zip(("left", "right"), ends, strict=True):
@@ -100,7 +101,7 @@ def network(control: str, *, duration: int, warmup: int) -> Scenario:
 
 
 def policy(control: str, local: str, peer: str) -> dict[str, Any]:
-    """What the gateway of a site does: its trunk to the other."""
+    """The policy file for the gateway of a site. It sends everything through the trunk."""
     how = CONTROLS[control]
     if how is None:
         return {"policy": [{"name": "all", "action": "pass"}]}
@@ -114,7 +115,7 @@ def policy(control: str, local: str, peer: str) -> dict[str, Any]:
 
 
 def requests(net: Scenario) -> None:
-    """The Poisson process of requests, as one for each part of the distribution."""
+    """Adds the Poisson process of requests, as one process for each part of the distribution."""
     every = 8 * MEAN / (LOAD * RATE)
     for n, (low, high, part) in enumerate(PARTS):
         size = {"uniform": [f"{low} B", f"{high} B"]}
@@ -124,7 +125,7 @@ def requests(net: Scenario) -> None:
 
 @functools.cache
 def alone() -> tuple[np.ndarray, np.ndarray]:
-    """Sizes, and how long a request of each takes where nobody else sends."""
+    """Sizes of requests, and the time that each takes on an empty network."""
     sizes = np.unique(np.geomspace(100, 100_000_000, 49).round().astype(int))
     net = network("none", duration=20 * len(sizes), warmup=0)
     for n, size in enumerate(sizes):
@@ -135,7 +136,7 @@ def alone() -> tuple[np.ndarray, np.ndarray]:
 
 
 def slowdowns(run: Result, warmup: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each request that began after the warm-up: size, and how often longer it took."""
+    """Size and slowdown of each request that began after the warm-up."""
     done = run["transfers"]
     counts = done["began_seconds"] >= warmup
     size, took = done["bytes"][counts], done["took_seconds"][counts]

@@ -26,26 +26,26 @@ from ._site import BUFFER, BUFFERS, RATE, policy
 beside_tcp = Experiment(__file__)
 
 DOWNLOADS = 4
-"""From site to site."""
+"""Number of downloads from site to site."""
 
 FROM, UNTIL, END = 5, 45, 60
-"""Others send from, until; the run ends; seconds."""
+"""Seconds at which the others start and stop, and at which the run ends."""
 
 FULL = {"full": 1.0, "half": 0.5}
-"""Room at the bottleneck, of that of `_site.py`."""
+"""Buffer of the bottleneck, as a part of the buffer in `_site.py`."""
 
 FILL: dict[str, dict[str, Any]] = {
     f"{n} {congestion}": {"flows": n, "tcp": {"congestion": congestion}}
     for n, congestion in ((1, "cubic"), (4, "cubic"), (10, "cubic"), (4, "reno"))
 }
-"""Others that fill the queue."""
+"""Other TCP connections, which fill the queue."""
 
 SHORT = "100 kB"
-"""The longest of short requests, so that no one of them lasts."""
+"""Size of the longest of the short requests: none of them lasts."""
 
 
 def network(others: str, room: str, control: str) -> Scenario:
-    """Two sites, two hosts that are of neither, and their traffic."""
+    """Two sites, two other hosts, and the traffic of all."""
     net = Scenario(duration=f"{END} s", sample="100 ms", tcp={"profile": "linux"})
     ends = [("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1")]
     for gateway, (local, peer) in zip(("left", "right"), ends, strict=True):
@@ -67,7 +67,7 @@ def network(others: str, room: str, control: str) -> Scenario:
 
 
 def cross(net: Scenario, others: str) -> None:
-    """What others send."""
+    """Adds the traffic of the others."""
     span: dict[str, Any] = {
         "start": {"uniform": [f"{FROM} s", f"{FROM + 1} s"]},
         "stop": f"{UNTIL} s",
@@ -105,7 +105,7 @@ def measure(seed: int, case: str, control: str) -> dict[str, float]:
 
 
 def share(runs: Table, cases: Sequence[str]) -> np.ndarray:
-    """Of the rate without a trunk, the mean over some cases."""
+    """Rate of the site divided by its rate without a trunk, as a mean over the cases."""
     parts = []
     for case in cases:
         cell = runs.where(case=case)
@@ -130,11 +130,11 @@ FIRST = (
 )
 
 WHY = {"1 cubic": SLOW, "4 reno": FIRST}
-"""Of shares that do not hold, as far as it is known."""
+"""Known reasons for the shares that are too small."""
 
 
 def claim_share(others: str) -> None:
-    """One claim for each kind of others that fill the queue: both rooms together."""
+    """Claims the share beside one kind of others, for both sizes of the buffer."""
 
     def fair(runs: Table) -> Numbers:
         return share(runs, [f"{others}, {room}" for room in FULL])

@@ -26,16 +26,17 @@ CAUTION = 0.5
 """The factor in equation (10)."""
 
 ALWAYS, SELDOM = 0.95, 0.05
-"""Parts of a round: the aggregate was busy all the time, or too seldom to measure its rate."""
+"""Parts of a round. Above the first the aggregate counts as always busy, below the second its rate
+cannot be measured."""
 
 
 GAIN = 0.05
-"""Of the average of offered loads over rounds. With 0.2 a giant file raises the weight of its own
-aggregate so far that the others starve."""
+"""Weight of a new round in the average of offered loads. With 0.2 a giant file raises the weight of
+its own aggregate so far that the others starve."""
 
 
 class Seen(NamedTuple):
-    """State of one aggregate: seconds of work, busy seconds in all, and its share by weight."""
+    """State of one aggregate: seconds of work, busy seconds so far, and share by weight."""
 
     queue: float
     arrived: float
@@ -49,10 +50,10 @@ class Adjuster(Protocol):
 
     weight: float
     due: float
-    """When it looks next."""
+    """Time of its next look at the aggregate."""
 
     def sample(self, now: float, seen: Seen) -> bool:
-        """Looks at the aggregate; whether the weight changed."""
+        """Looks at the aggregate, and returns true if the weight changed."""
         ...
 
 
@@ -112,7 +113,7 @@ class _Rounds:
         raise NotImplementedError
 
     def decrease(self, negative: bool) -> float:
-        """The weight after the second of two such rounds in a row is smaller by beta."""
+        """The weight, decreased by beta after the second such round in a row."""
         self.negative = self.negative + 1 if negative else 0
         if self.negative < 2:
             return self.weight

@@ -18,13 +18,14 @@ from contextlib import suppress
 from random import Random
 
 PORTS = range(5001, 5017)
-"""A host has 64,000 ports for connections to one of these; each is in use for a minute."""
+"""Ports of the server. A host has 64,000 ports for connections to each; each stays in use for a
+minute."""
 
 HEAD = struct.Struct("!QQ")
 """Number of the file, and nanoseconds of the clock."""
 
 PART = 8
-"""Files have this part of E1's sizes."""
+"""Files are smaller than those of E1 by this factor."""
 
 MEANS, INDICES = (65_000, 30_000), (2.5, 1.2)
 """Bytes, and indices of the tails, of both classes of E1."""
@@ -45,7 +46,7 @@ def files(number: int, seconds: float, seed: str) -> Iterator[tuple[float, int]]
 
 
 class Receiver:
-    """Takes files."""
+    """Receives files."""
 
     def __init__(self) -> None:
         self.ready = selectors.DefaultSelector()
@@ -57,7 +58,7 @@ class Receiver:
             self.ready.register(listener, selectors.EVENT_READ, True)
 
     def run(self, seconds: float) -> None:
-        """Takes files for so long."""
+        """Receives files for so many seconds."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             for key, _ in self.ready.select(left):
@@ -130,7 +131,7 @@ def send(address: str, number: str, seconds: str, seed: str) -> None:
 
 
 def write(line: socket.socket, rest: list[bytes | int]) -> bool:
-    """Sends more of a file. ``rest`` is its head and a number of bytes. Whether it is complete."""
+    """Sends more of ``rest``: its head and a number of bytes. Returns true if all is sent."""
     head, left = rest
     assert isinstance(head, bytes) and isinstance(left, int)
     with suppress(BlockingIOError):

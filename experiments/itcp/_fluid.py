@@ -20,7 +20,7 @@ from ._load import Files
 
 
 def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> np.ndarray:
-    """The departure time of each file from one server of this rate that all files share."""
+    """Departure time of each file, if all files share one server of this rate."""
     departed = np.zeros(len(time))
     heap: list[tuple[float, int]] = []
     now = virtual = 0.0
@@ -106,7 +106,7 @@ class _Aggregate:
         self.now = now
 
     def departs(self) -> float:
-        """When its next file departs, if nothing changes."""
+        """Departure time of its next file, if nothing changes before."""
         if not self.heap:
             return inf
         return self.now + (self.heap[0][0] - self.virtual) * len(self.heap) / self.rate
@@ -115,7 +115,7 @@ class _Aggregate:
 def share_by_weight(
     arrivals: Files, adjusters: Sequence[Adjuster], seconds: float, every: float = 10.0
 ) -> Shared:
-    """GPS between the aggregates, processor sharing within each; weights come from adjusters."""
+    """GPS between the aggregates, with weights of adjusters, and processor sharing within each."""
     run = _Run(adjusters)
     departed = np.full(len(arrivals.time), np.nan)
     rows: list[tuple[float, list[float], list[float]]] = []
@@ -149,7 +149,7 @@ def share_by_weight(
 
 
 class _Run:
-    """All aggregates of a run, and when the next event of each is due."""
+    """All aggregates of a run, with the time of the next event of each."""
 
     def __init__(self, adjusters: Sequence[Adjuster]) -> None:
         self.adjusters = list(adjusters)

@@ -32,13 +32,13 @@ from ..postack import _live as namespaces
 from ..postack._live import PATIENCE, Lab, line_of, program
 
 RATE = 20_000_000
-"""Of the bottleneck, bit/s."""
+"""Rate of the bottleneck, bit/s."""
 
 DELAY = "20 ms"
-"""Of each way."""
+"""Delay of each direction."""
 
 BUFFER = 10_000 * 1_494
-"""Bytes of the bottleneck: the paper's 10,000 packets, with the length of QUIC packets here."""
+"""Buffer of the bottleneck in bytes: the paper's 10,000 packets, each as long as with QUIC."""
 
 ADJUSTER: dict[str, Any] = {"samples": 60, "every": "50 ms", "weight": 10, "most": 10}
 """C, P, and the initial and greatest weight."""
@@ -66,7 +66,7 @@ CORES = 2
 
 
 def missing() -> str | None:
-    """Why there can be no aggregates here; nothing if there can."""
+    """The reason for which aggregates cannot run here, or ``None`` if they can."""
     if (os.cpu_count() or 1) < CORES:
         return "three labs of aggregate gateways need two cores"
     if not shutil.which("nft"):
@@ -76,7 +76,7 @@ def missing() -> str | None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """All processes that are started within have real-time priority, one turn at a time."""
+    """Gives real-time priority to the processes that start within. One turn runs at a time."""
     lock = Path(tempfile.gettempdir()) / "tidegate-itcp-live.lock"
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     with lock.open("w") as turn:
@@ -89,7 +89,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def hosts() -> Scenario:
-    """The hosts of a lab: of each class a client, its gateway, and the far gateway."""
+    """The hosts of a lab: for each class a client, its gateway, and the far gateway."""
     net = Scenario(duration="1 s")
     for number in CLASSES:
         for name in ("client", "site", "far"):
@@ -102,7 +102,7 @@ def hosts() -> Scenario:
 
 
 def address(number: int, name: str) -> str:
-    """Of a host in the lab, by its place in the file."""
+    """The address of a host in the lab; it depends on the place of the host in the file."""
     place = 3 * (number - 1) + {"client": 1, "site": 2, "far": 3}[name]
     return f"10.73.0.{place}"
 
@@ -113,7 +113,7 @@ def server(number: int) -> str:
 
 
 class Sites:
-    """Two aggregates that are up."""
+    """Two aggregates that are running."""
 
     def __init__(self, lab: Lab, folder: Path, weight: Mapping[str, Any]) -> None:
         self.lab, self.folder = lab, folder
@@ -122,7 +122,7 @@ class Sites:
             self._start(number, weight)
 
     def _connect(self, number: int) -> None:
-        """A cable between a client and its gateway, and the address of a server."""
+        """Connects a client to its gateway by a cable, and sets the address of a server."""
         client, site = (f"tidegate-{self.lab.name}-{it}{number}" for it in ("client", "site"))
         words = f"link add lan netns {client} type veth peer name lan netns {site}"
         subprocess.run(["ip", *words.split()], check=True)
@@ -134,7 +134,7 @@ class Sites:
         self.lab.shell(f"far{number}", f"ip address add {server(number)}/32 dev lo; {REUSE}")
 
     def _start(self, number: int, weight: Mapping[str, Any]) -> None:
-        """Both gateways of an aggregate, ready for files."""
+        """Starts both gateways of an aggregate, and waits until they are ready for files."""
         names = (f"site{number}", f"far{number}")
         ends = {name: address(number, name.rstrip("12")) for name in names}
         keys = {name: self._key(name) for name in names}
@@ -179,7 +179,7 @@ class Sites:
         return self.folder / f"{name}.sock"
 
     def status(self, name: str) -> Mapping[str, Any]:
-        """What a gateway says at ``/v1/aggregate``."""
+        """The answer of a gateway to ``/v1/aggregate``."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE)
             connection.connect(str(self._socket(name)))
@@ -189,7 +189,7 @@ class Sites:
         return answer
 
     def files(self, seconds: int, seed: int) -> list[subprocess.Popen[str]]:
-        """Starts servers and clients; the processes of the servers, then those of the clients."""
+        """Starts servers and clients, and returns the processes: first those of the servers."""
         script, last = Path(__file__).with_name("_files.py"), str(seconds + DRAIN)
         servers = [
             self.lab.start(f"far{number}", sys.executable, script, "receive", last)
@@ -213,7 +213,7 @@ def sites(weight: Mapping[str, Any]) -> Iterator[Sites]:
 
 
 def watch(both: Sites, seconds: float) -> dict[str, np.ndarray]:
-    """For so long: times, weights, packets sent, and whether bytes wait, of each aggregate."""
+    """Watches both aggregates: times, weights, packets sent, and if bytes wait at each gateway."""
     rows, start = [], time.monotonic()
     while (now := time.monotonic() - start) < seconds:
         said = [both.status(f"site{number}") for number in CLASSES]
@@ -229,7 +229,7 @@ def watch(both: Sites, seconds: float) -> dict[str, np.ndarray]:
 
 
 def _toml(value: Any) -> str:
-    """A value of strings, numbers, lists and tables."""
+    """Writes a value of strings, numbers, lists and tables as TOML."""
     if isinstance(value, Mapping):
         inner = ", ".join(f"{key} = {_toml(each)}" for key, each in value.items())
         return f"{{ {inner} }}"

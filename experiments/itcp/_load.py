@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 RATE = 10_000_000 / 8
-"""Of the bottleneck: bytes a second."""
+"""Rate of the bottleneck, bytes per second."""
 
 PACKET = 1_000
-"""Bytes of payload of a packet."""
+"""Payload of a packet, bytes."""
 
 CLIENTS, INTERVAL = 10, 1.0
 """Clients of a subnet, and the mean time between two files of a client in seconds."""
@@ -31,12 +31,12 @@ class Class:
 
     @property
     def seconds(self) -> float:
-        """Mean service time, if a file has the whole bottleneck."""
+        """Mean service time of a file that has the whole bottleneck."""
         return self.mean / RATE
 
     @property
     def least(self) -> float:
-        """Service time of the smallest file."""
+        """Service time of the smallest file, in seconds."""
         return self.seconds * (self.index - 1) / self.index
 
     @property
@@ -62,10 +62,10 @@ E3 = (Class(35_000, 2.5), Class(10_000, 1.2), Class(10_000, 1.7), Class(30_000, 
 
 @dataclass(frozen=True)
 class Files:
-    """Arrivals in order of time."""
+    """Files in the order of their arrival."""
 
     time: np.ndarray
-    """Seconds."""
+    """Arrival times in seconds."""
     work: np.ndarray
     """Service times in seconds."""
     owner: np.ndarray
@@ -92,7 +92,8 @@ def ccdf(samples: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 SLOPE_FROM, SLOPE_TO, SLOPE_POINTS, SLOPE_COUNT = 1.0, 60.0, 20, 10
-"""Seconds between which a slope is fitted, points, and samples that have to lie above a point."""
+"""The range of the fit in seconds, its number of points, and the least number of samples above a
+point."""
 
 
 def slope(samples: np.ndarray) -> float:

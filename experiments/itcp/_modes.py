@@ -18,7 +18,7 @@ DRIFT = "all weights drift to 1, because service while busy includes the share o
 NOISE = "all weights drift to 1, because the noise of the slope is negative in half of the rounds"
 
 WHY = {"literal": NOISE, "measured": DRIFT}
-"""Why an adjuster misses the shares."""
+"""Reasons for which an adjuster misses the shares."""
 
 
 def run(classes: Sequence[Class], mode: str, setup: Setup, seed: int) -> dict[str, float]:
@@ -28,7 +28,7 @@ def run(classes: Sequence[Class], mode: str, setup: Setup, seed: int) -> dict[st
 
 
 def key(text: str) -> str:
-    """A part of a claim's name."""
+    """The part of a claim's name that stands for this text."""
     return "".join(it if it.isalnum() else "_" for it in text.lower()).strip("_")
 
 

@@ -32,13 +32,13 @@ PAYLOAD = PACKET / (PACKET + HEADER)
 """Part of the bottleneck that carries payload."""
 
 BUFFER = 10_000 * (PACKET + HEADER)
-"""Of the bottleneck, in bytes."""
+"""Buffer of the bottleneck, bytes."""
 
 FIRST_FILE = 10
-"""Seconds before the first files; the aggregates start in these."""
+"""Start of the first files in seconds; the aggregates connect before."""
 
 GIANT_START = 600
-"""Seconds."""
+"""Start of the giant file in seconds."""
 
 SAMPLE = 10.0
 """Seconds between two samples of queues and weights."""
@@ -73,7 +73,7 @@ class Setup:
     queue: Mapping[str, Any] = field(
         default_factory=lambda: {"kind": "drop-tail", "limit": f"{BUFFER} B"}
     )
-    """Of the bottleneck."""
+    """Queue of the bottleneck."""
     far: str = "10 ms"
     """Delay between a gateway and the router."""
     clients: int = CLIENTS
@@ -81,14 +81,14 @@ class Setup:
     giant: int = 0
     """Bytes of one more file of class 2, at `GIANT_START`."""
     cross: Mapping[str, Any] | None = None
-    """Congestion control of greedy connections beside the subnets; none without it."""
+    """Congestion control of greedy connections beside the subnets. ``None``: there are none."""
     crosses: int = 1
     """Number of these connections."""
     stop: Mapping[int, float] = field(default_factory=dict)
-    """Seconds at which the second half of the clients of a subnet stop, by subnet."""
+    """Seconds at which the second half of the clients of a subnet stop; the key is the subnet."""
     paths: Sequence[tuple[float, int, str]] = ()
-    """Seconds from which on the path between gateway and router has another delay: the seconds,
-    the number of the subnet, and the delay of each direction."""
+    """Changes of the path between gateway and router: seconds, number of the subnet, and the new
+    delay of each direction."""
 
 
 def loads(classes: Sequence[Class]) -> np.ndarray:
@@ -97,7 +97,7 @@ def loads(classes: Sequence[Class]) -> np.ndarray:
 
 
 def network(classes: Sequence[Class], mode: str, setup: Setup) -> Scenario:
-    """The subnets with these classes of files. The server is ``server``, the router ``r``."""
+    """The subnets with these classes of files, a sending host ``server``, and the router ``r``."""
     net = Scenario(
         duration=f"{setup.seconds} s", sample=f"{round(setup.sample * 1e3)} ms", link_header="0 B",
         tcp={**TCP, "congestion": VEGAS},
@@ -137,7 +137,7 @@ def network(classes: Sequence[Class], mode: str, setup: Setup) -> Scenario:
 def _files(
     net: Scenario, number: int, own: Class, clients: list[str], mode: str, setup: Setup
 ) -> list[str]:
-    """The files of one subnet; names of their groups."""
+    """Adds the files of one subnet, and returns the names of their groups."""
     to = "server" if mode == "separate" else f"gw{number}"
     fields: dict[str, Any] = {
         "every": f"{round(setup.clients / own.arrivals * 1e6)} us", "start": f"{FIRST_FILE} s",
@@ -160,7 +160,7 @@ def _files(
 def _aggregate(
     net: Scenario, number: int, groups: list[str], classes: Sequence[Class], mode: str, setup: Setup
 ) -> None:
-    """The aggregate connection of one subnet, and its probe."""
+    """Adds the aggregate connection of one subnet, and its probe."""
     largest = max(each.load for each in classes)
     theta = MOST * classes[number - 1].load / largest if mode == "by load" else setup.weight
     more: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def sojourns(run: Result, number: int) -> np.ndarray:
 
 
 def measured(run: Result, classes: Sequence[Class], mode: str) -> dict[str, float]:
-    """Of each class: sojourns, and with aggregates shares, weights and queues."""
+    """For each class the sojourns of its files; with aggregates also shares, weights and queues."""
     row: dict[str, float] = {}
     for number, _ in enumerate(classes, 1):
         took = sojourns(run, number)
@@ -229,7 +229,7 @@ def _shares(run: Result, classes: Sequence[Class]) -> dict[str, float]:
 
 
 def _until(time: np.ndarray, above: np.ndarray) -> float:
-    """Seconds until all shares are above the loads for the first time; the run if never."""
+    """Seconds until all shares exceed the loads for the first time; else the length of the run."""
     return float(time[np.argmax(above)] if above.any() else time[-1])
 
 

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, Setup]] = {
 }
 
 BEFORE, AFTER = 0.040, 0.080
-"""Round-trip times of a path that becomes longer, in seconds."""
+"""Round-trip times in seconds before and after the path becomes longer."""
 
 
 @changes.run(case=list(CASES))

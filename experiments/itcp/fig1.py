@@ -27,17 +27,17 @@ from ._network import BUFFER, TCP
 fig1 = Experiment(__file__)
 
 SECONDS, WARMUP = 160, 60
-"""A run, and its beginning that is left out."""
+"""Length of a run and of its warm-up, in seconds."""
 
 BEGIN, LATE, SPREAD = 10.0, 30.0, 1.0
 """Seconds: start of the first connection, delay of a late one, and the range of random starts."""
 
 PAIR, GRID = (1, 3), (1, 2, 5, 10)
-"""Weights."""
+"""Weights of the connections, for two of them and for four."""
 
 
 def vegas(alpha: int) -> dict[str, Any]:
-    """Vegas of ns-2."""
+    """Congestion control: Vegas as in ns-2."""
     return {"kind": "vegas-ns2", "alpha": alpha, "beta": alpha}
 
 
@@ -53,7 +53,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, ...], bool]] = {
     "weighted-vegas, 1:3": ({"kind": "weighted-vegas"}, PAIR, False),
     "weighted-vegas, 1 first, 3 late": ({"kind": "weighted-vegas"}, PAIR, True),
 }
-"""Congestion control, weights, and whether the second connection is late."""
+"""Congestion control, weights, and if the second connection starts late."""
 
 
 def network(case: str, seed: int) -> Scenario:

@@ -25,7 +25,7 @@ SMALL = (
     "With nearly the same shares and a weight of 10, as by load, the ratio is 0.74. "
     "p99 falls from 1.2 to 0.87 s"
 )
-"""Why the mean of subnet 1 is not shorter with proportional weights."""
+"""The reason for which files of subnet 1 do not take less time with proportional weights."""
 
 
 @fig6.run(mode=list(MODES))

@@ -27,7 +27,7 @@ ideal = Experiment(__file__)
 SECONDS = 20_000
 
 NETWORKS = {"E1": (E1, 180), "E3": (E3, 120)}
-"""Classes, and samples of a round."""
+"""Classes, and number of samples in a round."""
 
 MODES = ("fixed", "literal", "measured", "proportional", "by load")
 
@@ -38,7 +38,7 @@ SHORT = "its weights drift towards 1, and equal weights are equal shares"
 
 
 def adjusters(mode: str, classes: Sequence[Class], samples: int, seed: int) -> list[Adjuster]:
-    """One for each aggregate."""
+    """An adjuster for each aggregate."""
     own = Parameters(samples=samples)
     count = range(len(classes))
     match mode:
@@ -55,14 +55,14 @@ def adjusters(mode: str, classes: Sequence[Class], samples: int, seed: int) -> l
 
 
 def run(network: str, mode: str, seed: int, seconds: float = SECONDS) -> tuple[Any, Shared]:
-    """The files of a run, and their fate."""
+    """The files of a run, and their simulation."""
     classes, samples = NETWORKS[network]
     own = files(classes, seconds, seed)
     return own, share_by_weight(own, adjusters(mode, classes, samples, seed), seconds)
 
 
 def measured(network: str, own: Any, ran: Shared) -> dict[str, float]:
-    """Of each class: sojourns of the files that left, share, and how often it is above the load."""
+    """For each class: sojourns of its files, its share, and the part of the time above the load."""
     row: dict[str, float] = {}
     settled = ran.time > SETTLED
     for number, each in enumerate(NETWORKS[network][0]):
@@ -85,7 +85,7 @@ def measure(seed: int, network: str, mode: str) -> dict[str, float]:
 
 
 def over(runs: Table, network: str, mode: str, column: str) -> np.ndarray:
-    """The ratio of a mode and the fixed weights, for each seed."""
+    """For each seed: a column in a mode, divided by the same with fixed weights."""
     own = runs.where(network=network)
     return paired(own.where(mode=mode), own.where(mode="fixed"), column)
 

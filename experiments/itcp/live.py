@@ -106,7 +106,7 @@ def _sojourns(
 
 
 def _quantiles(number: int, start: np.ndarray, took: np.ndarray) -> dict[str, float]:
-    """Of all files after the first, and of each interval."""
+    """Quantiles of the sojourns of all files that count, and of those in each interval."""
     row = {}
     for name, part in QUANTILES.items():
         row[f"{name}_{number}"] = float(np.quantile(took[start >= SETTLED], part))
@@ -117,7 +117,7 @@ def _quantiles(number: int, start: np.ndarray, took: np.ndarray) -> dict[str, fl
 
 
 def _shares(seen: dict[str, np.ndarray]) -> dict[str, float]:
-    """Shares by weight, and shares of packets while bytes wait at both gateways."""
+    """Shares by weight, and shares of packets in the time when bytes wait at both gateways."""
     settled = seen["time"] >= SETTLED
     weight = seen["weight"][settled]
     share = weight / weight.sum(axis=1, keepdims=True)

@@ -28,10 +28,10 @@ ode = Experiment(__file__)
 LOADS = {name: np.array([it.load for it in own]) for name, own in (("E1", E1), ("E3", E3))}
 
 TIME, STEPS = 60.0, 6_000
-"""A run in units of the time between two updates, and its steps."""
+"""Length of a run in times between two updates, and number of its steps."""
 
 GROWING = 0.1
-"""How far eps is above 1 - rho in the growing case."""
+"""In the growing case eps exceeds 1 - rho by this."""
 
 CASES = {
     f"{name}, {kind}": (name, kind)
@@ -47,7 +47,7 @@ FIRST, LAST = 5.0, 15.0
 
 
 def matrix(loads: np.ndarray, epsilon: float) -> np.ndarray:
-    """A of equation (12)."""
+    """The matrix A of equation (12)."""
     count = len(loads)
     return 0.5 * (np.outer(loads, np.ones(count)) - (1 - epsilon) * np.eye(count))
 
@@ -55,7 +55,7 @@ def matrix(loads: np.ndarray, epsilon: float) -> np.ndarray:
 def solve(
     loads: np.ndarray, kind: str, start: np.ndarray, time: float = TIME
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times, and the weights at these times; fourth-order Runge and Kutta."""
+    """Times and the weights at these times, by the fourth-order method of Runge and Kutta."""
     epsilon, step = epsilon_of(kind, loads), time / STEPS
     a = matrix(loads, epsilon)
 
@@ -79,7 +79,7 @@ def solve(
 
 
 def epsilon_of(kind: str, loads: np.ndarray) -> float:
-    """The paper's eps, or one above 1 - rho."""
+    """The eps of the paper, or one above 1 - rho."""
     return 1 - loads.sum() + GROWING if kind == "grows" else EPSILON
 
 

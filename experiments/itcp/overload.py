@@ -128,7 +128,7 @@ claim_peak("measured", paper="bounded", at_most=0.5, why=BUSY)
 
 
 def claim_stable(mode: str, number: int, **bounds: Any) -> None:
-    """Whether the sojourns of a class grow under overload."""
+    """Claims a bound on the growth of a class's sojourns under overload."""
 
     def grows(runs: Table) -> Numbers:
         return runs.where(case=f"overload, {mode}")[f"grows_{number}"]

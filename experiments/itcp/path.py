@@ -47,11 +47,11 @@ CASES: dict[str, tuple[str, Setup]] = {
 }
 
 STALE = MOST / 0.040 * PACKET
-"""Most bytes a second of a connection that took the new 40 ms for queue."""
+"""The greatest rate, in bytes per second, of a connection that takes the new 40 ms for queueing."""
 
 
 def spans(run: Result, column: str, number: int = 1) -> tuple[float, float]:
-    """What an aggregate counted in the second and in the last quarter of the run."""
+    """Increase of a counter of an aggregate in the second and in the last quarter of the run."""
     series = run[f"aggregate long{number}"]
     at = [int(np.searchsorted(series["time_seconds"], part * SECONDS / 4)) for part in (1, 2, 3)]
     total = series[column].astype(float)

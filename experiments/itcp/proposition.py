@@ -25,7 +25,7 @@ from ._load import E1, E3
 proposition = Experiment(__file__)
 
 TRIED = 100
-"""Random loads and weights of a seed; ten seeds make 1,000."""
+"""Number of random loads and weights for one seed; ten seeds make 1,000."""
 
 UPDATES = 2_000
 """A search that takes more updates counts as failed."""
@@ -33,13 +33,13 @@ UPDATES = 2_000
 FOUR = [it.load for it in E3]
 
 LEAST_LOAD = 0.02
-"""Of a connection; smaller loads need weights below 1 for certain."""
+"""The least load of a connection; a smaller one certainly needs a weight below 1."""
 
 
 def updates(
     loads: list[float], weights: list[float], epsilon: float, chance: Random, least: float = 0.0
 ) -> Iterator[tuple[int, list[float]]]:
-    """The connection that changed and the weights, after each update; ends where none may change.
+    """Yields the connection that changed and the weights, after each update while one may change.
 
     Shares below their load go first. The others decrease from a share of rho_i + eps on.
     """
@@ -67,7 +67,7 @@ def updates(
 def search(
     loads: list[float], weights: list[float], epsilon: float, chance: Random, least: float = 0.0
 ) -> tuple[bool, int, float]:
-    """Whether all shares end above their loads, after how many updates, and lemma 2.
+    """Returns if all shares end above their loads, the number of updates, and a check of lemma 2.
 
     The last number is the largest `phi_i' - (rho_i + eps)` after an increase.
     """
@@ -84,7 +84,7 @@ def search(
 
 
 def random_case(case: str, chance: Random) -> tuple[list[float], list[float], float]:
-    """Random loads, weights and eps: sum(rho_i + eps) below 1, or as in E3, or above the limit."""
+    """Random loads, weights and eps: sum(rho_i + eps) is below 1, as in E3, or above the limit."""
     if case == "E3":
         return FOUR, [chance.uniform(1, MOST) for _ in FOUR], EPSILON
     count = chance.randint(2, 8)

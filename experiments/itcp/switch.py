@@ -33,7 +33,7 @@ MODES = {"off": VEGAS, "on": RENO}
 
 
 def setup(rival: str, mode: str, seconds: int = SECONDS) -> Setup:
-    """Both aggregates in one mode, beside a rival."""
+    """A network whose aggregates both have this mode, beside a rival."""
     kind = RIVALS[rival]
     cross = {"kind": kind} if kind else None
     return Setup(seconds=seconds, queue=QUEUES["small"], cross=cross, control=MODES[mode])

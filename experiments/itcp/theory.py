@@ -26,7 +26,7 @@ from ._load import E1, Class, ccdf, files
 theory = Experiment(__file__, more={"case": {"1.7": 30}})
 
 MIXED = (Class(E1[0].mean, 1.9), Class(E1[1].mean, 1.6))
-"""E1's loads, with indices whose tails a run reaches."""
+"""The loads of E1, with indices of the tail that a run is long enough to show."""
 
 SECONDS = 50_000
 """A run of processor sharing."""
@@ -35,23 +35,23 @@ TAILS = (1e-2, 1e-3, 1e-4)
 """Probabilities at which tails are compared."""
 
 SMALLER = 10
-"""Class 1 of equation (2) has files so many times smaller, and so many more."""
+"""Files of class 1 are smaller by this factor in equation (2), and there are as many more."""
 
 SHARE, GPS_SECONDS, POINTS = 0.3, 50_000, (1.0, 2.0, 3.0)
-"""phi_1, a run, and the seconds of work at which equation (2) is compared."""
+"""The share phi_1, the length of a run in seconds, and the workloads for equation (2)."""
 
 OVERLOADED, GROWTH_SECONDS = 0.5, 20_000
-"""Share of class 1 while class 2 is busy in E1, and a run of theorem 5."""
+"""Share of class 1 in E1 while class 2 is busy, and the length of a run for theorem 5."""
 
 
 def small_files(index: float) -> tuple[Class, Class]:
-    """E1's loads: class 1 in small files, class 2 with this index."""
+    """The loads of E1: class 1 in small files, class 2 with this index."""
     first = Class(E1[0].mean / SMALLER, E1[0].index, E1[0].arrivals * SMALLER)
     return first, Class(E1[1].mean, index)
 
 
 def growth(each: Class, share: float) -> float:
-    """Files a second by which an overloaded queue grows: gamma of equation (13)."""
+    """Growth of an overloaded queue in files per second: gamma of equation (13)."""
     u = (np.arange(20_000) + 0.5) / 20_000
     work = each.least * u ** (-1 / each.index) / share
     low, high = 1e-9, each.arrivals
@@ -76,7 +76,7 @@ def sharing(seed: int, classes: tuple[Class, ...]) -> dict[str, float]:
 
 
 def workload(own: Any, share: float, x: np.ndarray, seconds: float) -> tuple[np.ndarray, ...]:
-    """Simulated P[W_1 > x], and that of equation (2) with theorem 4 for the run's own files."""
+    """P[W_1 > x] from the simulation, and from equation (2) with theorem 4 for the same files."""
     second = own.work[own.owner == 1]
     y = x * (1 - share - E1[1].load) / (E1[0].load - share)
     residual = np.array([np.maximum(second - each, 0).sum() for each in y]) / seconds
@@ -164,7 +164,7 @@ def gamma_value(runs: Table) -> Numbers:
 
 
 def bound(x: np.ndarray, start: float = 1.0) -> np.ndarray:
-    """Theorem 3 for E1: class 2 stays busy longer than x, and a file of class 1 is large enough.
+    """Theorem 3 for E1: class 2 stays busy longer than x, and a file of class 1 is large.
 
     Source: ledger section 2, equation (17), with the limit eps = 0 and `x0` = 1 s.
     """

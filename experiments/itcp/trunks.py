@@ -40,24 +40,24 @@ from ._network import network as aggregates
 trunks = Experiment(__file__, seeds=6)
 
 SECONDS, SAMPLES = 2_000, 60
-"""A run, and samples of a round: 30 s."""
+"""Length of a run in seconds, and samples in a round of 30 s."""
 
 BESIDE_SECONDS = 500
-"""A run beside one TCP, whose rate settles soon."""
+"""Length of a run beside one TCP in seconds; its rate settles soon."""
 
 VMSS = PACKET + HEADER
 """Bytes of user packets for each management packet."""
 
 SIZED_FOR = 16
-"""Management connections of each trunk that the router has room for: the most there may be."""
+"""The router has room for so many management connections of each trunk, the greatest number."""
 
 LAWS = ("fixed", "measured", "proportional")
 
 PROBING = {"vegas": "vegas", "connections": "management"}
-"""What the weight of a trunk sets, and the `probing` that does so."""
+"""The quantity that the weight of a trunk sets, and its `probing`."""
 
 TRUNKS = {f"{kind}, {law}": (kind, law) for kind in PROBING for law in ("fixed", "measured")}
-"""Cases of trunks: what the weight sets, and its law."""
+"""Cases of trunks: the quantity that the weight sets, and the law of the weight."""
 
 BASES = {**{f"aggregates, {law}": law for law in LAWS}, "separate": "separate"}
 """Cases of `_network.py`, with their modes."""
@@ -66,7 +66,7 @@ BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items()}
 """Cases with one TCP beside the trunks."""
 
 BESIDE["one connection, beside"] = ("connections", "one")
-"""Trunks of weight 1."""
+"""A case of trunks with weight 1."""
 
 
 def weight(law: str) -> Any:
@@ -77,7 +77,7 @@ def weight(law: str) -> Any:
 
 
 def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
-    """The end of the trunk of a site."""
+    """The end of a trunk at a site."""
     return {
         "name": f"t{site}", "local": f"192.0.2.{site}", "peer": "192.0.2.9",
         "probing": PROBING[kind], "weight": weight(law), "vmss": f"{VMSS} B",
@@ -137,7 +137,7 @@ def times(run: Result) -> dict[str, float]:
 
 
 def path(run: Result) -> dict[str, float]:
-    """Losses of users on the path and in the gateways, the weights at the end, and the rivals."""
+    """Losses of user packets on the path and in the gateways, the final weights, and the rivals."""
     flows, drops = run.flows, run.drops
     users = np.array([str(it).startswith("files") for it in flows["group"]])
     weights = run["trunks"]

@@ -14,20 +14,20 @@ from tidegate import Result, Scenario
 from ._network import PAPER, STEP, WARMUP, flows, scenario, uniform
 
 RATE, BUFFER = 45_000_000, 250_000
-"""Of the bottleneck: bit/s and bytes."""
+"""Rate of the bottleneck in bit/s, and its buffer in bytes."""
 
 CLASSES = (1, 2, 3, 4)
 GREEDY, ON_OFF = 3, {1: 5, 2: 10, 3: 15, 4: 20}
-"""Flows of each class."""
+"""Number of greedy flows of each class, and of on-off flows by class."""
 
 GREEDY_RTT, SHORTEST, LONGEST = 0.044, 0.044, 0.080
-"""Base round-trip times in seconds."""
+"""Base round-trip time of greedy flows, and the range for on-off flows, in seconds."""
 
 BOUND, PROMISED = 0.010, 5_000_000
-"""Of class 1: seconds and bit/s."""
+"""Delay bound of class 1 in seconds, and its guaranteed rate in bit/s."""
 
 FACTORS = {"1/2": 0.5, "1/4": 0.25}
-"""Readings of the unreadable fractions: of delay and of loss alike."""
+"""Possible values of fractions that cannot be read in the paper, for delay and loss alike."""
 
 HEURISTIC: dict[str, Any] = {
     "kind": "heuristic", **PAPER, "interval": "100 ms", "threshold": "25000 B"
@@ -39,14 +39,14 @@ REGULATION: dict[str, dict[str, Any]] = {
     "one round": {"marking": {**HEURISTIC, "rounds": "next"}},
     "coverage": {"marking": "coverage"},
 }
-"""Fields of `[gateway]`: (a) JoBS alone, (b) regulated, (b) as the paper projects, and ours."""
+"""Fields of `[gateway]`: (a) JoBS alone, (b) regulated, (b) with one projected round, and ours."""
 
 RATE_WINDOW = 0.5
-"""Seconds of the windows of throughput."""
+"""Length of the windows of throughput in seconds."""
 
 
 def policy(regulation: str, factor: float, buffer: int = BUFFER) -> dict[str, Any]:
-    """The policy file: classes ``c1`` to ``c4``, told by their DS codepoint."""
+    """The policy file with the classes ``c1`` to ``c4``, one for each DS codepoint."""
     first = {"guarantee": f"{PROMISED} bit/s", "delay_bound": "10 ms", "loss_bound": "1 %"}
     classes: list[dict[str, Any]] = [{"name": "c1", **first}]
     for each in (2, 3):
@@ -92,7 +92,7 @@ def of_class(run: Result, each: int, what: str) -> list[np.ndarray]:
 
 
 def counted(run: Result, each: int, what: str) -> float:
-    """A count of a class after the warm-up."""
+    """Increase of a counter of a class after the warm-up."""
     passed = run["passages"]
     rows = [passed.where(group=f"{kind}{each}") for kind in ("greedy", "bursts")]
     return float(sum(row[what].sum() for row in rows))
@@ -106,9 +106,9 @@ def rates(run: Result, each: int) -> np.ndarray:
 
 
 def delays(run: Result, each: int) -> np.ndarray:
-    """The mean delay of a class in each window of 0.5 s in which it never stops waiting, else NaN.
+    """Mean delay of a class in each window of 0.5 s; NaN where its queue is empty for a time.
 
-    Weighted by the packets of the greedy and of the on-off flows.
+    The mean weighs greedy and on-off flows by their packets.
     """
     every, first = round(RATE_WINDOW / STEP), round(WARMUP / STEP)
     packets = [np.diff(it[first:]) for it in of_class(run, each, "departed_packets")]
@@ -124,7 +124,7 @@ def delays(run: Result, each: int) -> np.ndarray:
 
 
 def briefly(run: Result, each: int) -> float:
-    """The delay of the next class over that of a class, in samples at whose ends both wait.
+    """Delay of the next class divided by that of this one, in samples at whose ends both wait.
 
     Regulated classes hardly ever wait for a whole window of 0.5 s.
     """

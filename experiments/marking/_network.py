@@ -23,7 +23,7 @@ BURST, PAUSE = 300, 1.0
 """Mean packets of an on period, and mean seconds of an off period."""
 
 SECONDS, WARMUP = 70, 10
-"""A run, and its beginning that is left out."""
+"""Length of a run and of its warm-up, in seconds."""
 
 WINDOW = 0.25
 """Seconds of the sliding windows of figures 3, 4 and 5."""
@@ -38,14 +38,14 @@ PROFILES: dict[str, dict[str, Any]] = {
     "rfc": {"profile": "rfc"},
     "linux": {"profile": "linux"},
 }
-"""Of senders and receivers; `ns2-2003` is judged."""
+"""Settings of senders and receivers; claims use `ns2-2003`."""
 
 PAPER = {"tracker": "paper", "k": 10, "a": 0.9}
 """The paper's parameters of its tracker."""
 
 
 def tcp(profile: str = "ns2-2003", **changed: Any) -> dict[str, Any]:
-    """The settings of all hosts: segments of 460 B, and ECN in the whole network."""
+    """The settings of all hosts: segments of 460 B, and ECN."""
     return {**PROFILES[profile], "mss": f"{PAYLOAD} B", "ecn": "classic", **changed}
 
 
@@ -60,7 +60,7 @@ def scenario(
     rounds: bool = False,
     tracked: bool = False,
 ) -> Scenario:
-    """A gateway ``edge`` of these tables of a policy file, and a probe of packets that go up."""
+    """A gateway ``edge`` with these tables of a policy file, and a probe of the upward packets."""
     net = Scenario(
         duration=f"{seconds} s", warmup=f"{warmup} s", sample=f"{round(step * 1e6)} us",
         link_header="0 B", tcp=tcp(profile),
@@ -97,13 +97,13 @@ def flows(net: Scenario, name: str, kind: str, rtts: Sequence[float], **fields: 
 
 
 def uniform(seed: int, what: str, count: int, least: float, most: float) -> list[float]:
-    """So many random numbers, the same for each algorithm that is compared."""
+    """Random numbers for ``what``. All algorithms have the same ones, so runs can be compared."""
     chance = Random(f"{seed} {what}")
     return [chance.uniform(least, most) for _ in range(count)]
 
 
 def total(run: Result, what: str) -> np.ndarray:
-    """A column of the passage at each step, over all traffic."""
+    """A column of the passage at each step, summed over all traffic."""
     series = run["passage edge up"]
     columns = [column for name, column in series.columns.items() if name.endswith(f"_{what}")]
     return np.sum(np.array(columns, dtype=float), axis=0)

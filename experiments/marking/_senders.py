@@ -25,16 +25,16 @@ SEGMENT = 448
 BURST, PAUSE, WITHIN = 300, 1.0, 5.0
 
 SIOCOUTQ = 0x5411
-"""Asks for the bytes that were handed over and are not acknowledged (`man 7 tcp`)."""
+"""Request for the number of bytes that are not yet acknowledged (`man 7 tcp`)."""
 
 LOOK = 0.02
-"""Seconds between two looks whether a burst is acknowledged."""
+"""Seconds between two checks if a burst is acknowledged."""
 
 CHUNK = bytes(1 << 16)
 
 
 def data_of(line: socket.socket) -> bytes:
-    """The data that has arrived; none at the end of a connection, or when its sender resets it."""
+    """The data that has arrived. It is empty if the connection ended or its sender reset it."""
     try:
         return line.recv(1 << 16)
     except ConnectionError:
@@ -59,7 +59,7 @@ def receive() -> NoReturn:
 
 
 def connect(address: str, chance: Random, tos: int) -> socket.socket:
-    """A connection with Reno, after a random time."""
+    """Opens a connection with Reno after a random time."""
     time.sleep(chance.uniform(0, WITHIN))
     line = socket.socket()
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
@@ -78,7 +78,7 @@ def greedy(address: str, chance: Random, tos: int) -> None:
 
 
 def bursts(address: str, chance: Random, tos: int) -> None:
-    """Sends bursts, and pauses when each is acknowledged."""
+    """Sends bursts, with a pause after each one that is acknowledged."""
     line, left = connect(address, chance, tos), array.array("i", [1])
     with suppress(ConnectionError):
         while True:
@@ -91,7 +91,7 @@ def bursts(address: str, chance: Random, tos: int) -> None:
 
 
 def send(address: str, endless: str, on_off: str, seed: str, tos: str = "0") -> None:
-    """A thread for each connection."""
+    """Starts a thread for each connection."""
     for kind, count in ((greedy, endless), (bursts, on_off)):
         for number in range(int(count)):
             chance = Random(f"{seed} {kind.__name__} {number}")

@@ -21,7 +21,7 @@ from tidegate.statistics import SHARE, Numbers
 from ._network import PACKET, PAPER, PAYLOAD, STEP, WARMUP, WINDOW, flows, scenario, total, uniform
 
 RATE, BUFFER = 10_000_000, 150_000
-"""Of the bottleneck: bit/s and bytes."""
+"""Rate of the bottleneck in bit/s, and its buffer in bytes."""
 
 GREEDY, ON_OFF = 60, 180
 SHORTEST, LONGEST = 0.024, 0.180
@@ -33,11 +33,11 @@ RED: dict[str, Any] = {
     "max": "75000 B", "max_p": "10 %", "weight": "0.2 %", "gentle": True, "wait": True,
     "ecn": True, "mark_up_to": "10 %",
 }  # fmt: skip
-"""The text's parameters. As in ns-2, it marks up to ``max_p`` and drops beyond."""
+"""The parameters in the text. As in ns-2, RED marks up to ``max_p`` and drops beyond."""
 
 
 def pi(a: str, b: str) -> dict[str, Any]:
-    """PI with 160 samples a second, towards 100,000 B."""
+    """PI with 160 samples a second and a target of 100,000 B."""
     return {
         "kind": "pi", "limit": f"{BUFFER} B", "packet": f"{PACKET} B", "target": "100000 B",
         "every": "6250 us", "gains": {"a": float(a), "b": float(b)}, "ecn": True,
@@ -53,7 +53,7 @@ HEURISTIC: dict[str, Any] = {
 
 
 def reference(**changed: Any) -> dict[str, Any]:
-    """The reference algorithm with the paper's parameters, or others."""
+    """The reference algorithm with the paper's parameters, some of which ``changed`` replaces."""
     return {"queue": FIFO, "marking": {"kind": "reference", **PAPER, **changed}}
 
 
@@ -71,7 +71,7 @@ LITERAL = {
     "reference, one round": reference(rounds=1),
     "heuristic, one round": {"queue": FIFO, "marking": {**HEURISTIC, "rounds": "next"}},
 }
-"""The paper projects one round of each flow, however short its round trip is."""
+"""The paper projects one round for each flow, even if its round trip is short."""
 
 SWEPT = {
     **{f"reference, K = {k}": reference(k=k) for k in (30, 100)},
@@ -80,7 +80,7 @@ SWEPT = {
 }
 
 BESIDE = ["Drop-Tail", "reference", "heuristic", "coverage"]
-"""Algorithms that are also run with senders as of today."""
+"""Algorithms that also run with the TCP of today."""
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     **{name: (it, "ns2-2003") for name, it in (ALGORITHMS | LITERAL | SWEPT).items()},
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         for profile in ("rfc", "linux")
     },
 }
-"""Tables of `[gateway]` beside its rate, and the profile of the senders."""
+"""For each case the tables of `[gateway]` beside its rate, and the profile of the senders."""
 
 exp1 = Experiment(__file__, more={"case": {"reference": 40, "reference, one round": 40}})
 
@@ -109,7 +109,7 @@ def network(case: str, seed: int, **times: Any) -> Scenario:
 def series(run: Result) -> dict[str, np.ndarray]:
     """Loss, throughput and goodput of each window of 0.25 s from the warm-up on, and the queue.
 
-    Rates are parts of the link's. The queue is in bytes, and sampled more often.
+    Rates are parts of the link's rate. The queue is in bytes and has more samples.
     """
     every = round(WINDOW / STEP)
     first = round(WARMUP / STEP)
@@ -159,7 +159,7 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 
 def over(runs: Table, case: str, other: str, column: str) -> np.ndarray:
-    """The ratio of two cases in a column, for each seed that both have."""
+    """A column of one case divided by that of another, for each seed that both have."""
     count = min(len(of(runs, case, column)), len(of(runs, other, column)))
     return of(runs, case, column)[:count] / of(runs, other, column)[:count]
 
@@ -264,7 +264,7 @@ ONE_TEST = (
 
 
 def claim_queue(name: str, paper: str | None, least: float, most: float) -> None:
-    """The mean queue of one algorithm, in bytes."""
+    """Claims the mean queue of one algorithm, in bytes."""
 
     def queue(runs: Table) -> Numbers:
         return of(runs, name, "queue")
@@ -297,7 +297,7 @@ def queue_pi_approximate(runs: Table) -> Numbers:
 
 
 def claim_swept(number: int, case: str) -> None:
-    """The loss with other parameters of the tracker."""
+    """Claims the loss with other parameters of the tracker."""
 
     def swept(runs: Table) -> Numbers:
         return of(runs, case, "loss")
@@ -317,7 +317,7 @@ FLOOR = (
 
 
 def claim_beside(name: str, profile: str) -> None:
-    """Loss with senders that the text does not have."""
+    """Claims the loss with a kind of sender that the paper does not have."""
 
     def beside(runs: Table) -> Numbers:
         return of(runs, f"{name}, {profile}", "loss")

@@ -166,7 +166,7 @@ def sum_regulated(runs: Table) -> Numbers:
 
 
 def claim_ratio(regulation: str, letter: str, what: str, each: int, factor: str) -> None:
-    """A proportion between the delays or the losses of two classes."""
+    """Claims a proportion between the delays or the losses of two classes."""
     expected = 1 / FACTORS[factor]
     key = "half" if factor == "1/2" else "quarter"
     delays = "delays" if regulation == "JoBS" else "briefly"
@@ -204,7 +204,7 @@ def dropped_coverage(runs: Table) -> Numbers:
 
 
 def claim_context(name: str, text: str, regulation: str, column: str) -> None:
-    """A number that stands beside ns-2's."""
+    """Shows a number beside that of ns-2."""
 
     def number(runs: Table) -> Numbers:
         return of(runs, regulation, column)

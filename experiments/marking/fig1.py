@@ -26,11 +26,11 @@ ALONE = 0.1
 RTTS = (SHORTEST, LONGEST)
 
 COUNTED = round(WARMUP / STEP)
-"""The first sample after the warm-up."""
+"""Index of the first sample after the warm-up."""
 
 
 def network(count: int, seed: int, **times: Any) -> Scenario:
-    """So many greedy flows through the link of experiment 1."""
+    """A number of greedy flows through the link of experiment 1."""
     gateway = {"rate": {"up": f"{RATE} bit/s"}, **ALGORITHMS["reference"]}
     net = scenario({"gateway": gateway}, rounds=True, **times)
     rtts = [ALONE] if count == 1 else uniform(seed, "greedy", count, *RTTS)
@@ -39,7 +39,7 @@ def network(count: int, seed: int, **times: Any) -> Scenario:
 
 
 def rounds(run: Result) -> dict[str, np.ndarray]:
-    """The rounds after the warm-up: bytes that arrived and that were projected, and starts.
+    """The rounds after the warm-up: arrived bytes, projected bytes, and starts.
 
     ``late`` is the start less the projected one, as a part of the time since the last start.
     """
@@ -58,7 +58,7 @@ def rounds(run: Result) -> dict[str, np.ndarray]:
 
 
 def span(run: Result, rtts: list[float]) -> float:
-    """Mean time between two rounds of a flow, over its round-trip time with the mean queue."""
+    """Mean time between rounds of a flow, divided by its round-trip time with the mean queue."""
     table = run["rounds edge up"]
     queued = float(np.nanmean(run["passage edge up"]["greedy_delay_mean_seconds"][COUNTED:]))
     took = []
@@ -101,7 +101,7 @@ WHY = {
 
 
 def packets_of(count: int) -> Callable[[Table], Numbers]:
-    """Mean packets of a round."""
+    """A function that computes the mean packets of a round."""
 
     def packets(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(flows=count)["packets"]
@@ -138,7 +138,7 @@ claim_flows(60, "60 flows")
 
 
 SHOWN = (30.0, 31.0)
-"""Seconds of the figure."""
+"""Range of the figure in seconds."""
 
 
 @fig1.figure

@@ -26,11 +26,11 @@ from .exp1 import BUFFER, GREEDY, LONGEST, ON_OFF, RATE, SHORTEST
 filters = Experiment(__file__, seeds=5)
 
 INTERVALS, THRESHOLDS = (0.1, 0.25, 1.0, 4.0), (25, 100, 400)
-"""Delta in seconds, and M in kbit."""
+"""Values of Delta in seconds, and of M in kbit."""
 
 
 def heuristic(interval: float = 1.0, threshold: int = 100, buckets: int = 8) -> dict[str, Any]:
-    """The heuristic with Delta in s, M in kbit, and so many counters in each of three stages."""
+    """The heuristic with Delta in s, M in kbit, and ``buckets`` counters in each of 3 stages."""
     return {
         "kind": "heuristic", **PAPER, "interval": f"{round(interval * 1e3)} ms",
         "threshold": f"{threshold * 125} B", "stages": 3, "buckets": buckets,
@@ -57,14 +57,14 @@ CASES = {
     **{name: (name, FEW) for name in MARKINGS},
     **{f"{name}, {MANY} flows": (name, MANY) for name in ("3 x 8", "3 x 256", "coverage")},
 }
-"""The marking and the number of flows."""
+"""For each case its marking and number of flows."""
 
 TIMES = {FEW: (SECONDS, WARMUP), MANY: (12, 8)}
-"""Seconds of a run, and of its beginning that is left out, by the number of flows."""
+"""Length of a run and of its warm-up in seconds, by the number of flows."""
 
 
 def network(case: str, seed: int) -> Scenario:
-    """Experiment 1's network, or a larger one with as much rate and buffer for each flow."""
+    """The network of experiment 1, or a larger one with the same rate and buffer for each flow."""
     marking, count = CASES[case]
     rate, buffer = RATE * count // FEW, BUFFER * count // FEW
     fifo = {"kind": "drop-tail", "limit": f"{buffer} B"}
@@ -96,7 +96,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 def selected(run: Result, warmup: float) -> dict[str, float]:
-    """How well the filter selected flows, in the intervals that ended after the warm-up."""
+    """Quality of the selection of flows, in the intervals that ended after the warm-up."""
     rows = run["tracked edge up"]
     counted = rows["time_seconds"] > warmup
     of = {name: rows[name][counted].astype(float) for name in rows.columns}
@@ -154,11 +154,11 @@ FIGURES = {
     "rho": "rho",
     "false": "part of the tracked flows that are false positives",
 }
-"""Figures of each filter, by their columns."""
+"""Columns for which each filter has a claim, and the words for them."""
 
 
 def claim(name: str, count: int, column: str, what: str, **judged: Any) -> None:
-    """A number of one filter; without bounds it is only shown."""
+    """Claims a number of one filter. Without bounds it is only shown."""
     case = name if count == FEW else f"{name}, {count} flows"
 
     def number(runs: Table) -> Numbers:
@@ -180,7 +180,7 @@ JUDGED: dict[tuple[str, int, str], dict[str, Any]] = {
         "threshold rises when the memory was full, so 2,140 flows are tracked on average",
     },
 }
-"""Bounds: the ledger asks a filter for 80 % of the bytes, which is a rho of 1.25."""
+"""Bounds. The ledger wants a filter to find 80 % of the bytes, which is a rho of 1.25."""
 
 for each, flows_of_it in CASES.values():
     if each in {swept(d, m) for d in INTERVALS for m in THRESHOLDS}:
@@ -191,7 +191,7 @@ for each, flows_of_it in CASES.values():
 
 @filters.claim("A004-12", "flows above the threshold that a filter missed, all cases", at_most=0)
 def missed(runs: Table) -> Numbers:
-    # `coverage` has room for 4,096 flows, and its threshold stands still within an interval.
+    # `coverage` has room for 4,096 flows, and its threshold does not change within an interval.
     cases = [case for case, (name, _) in CASES.items() if not name.startswith("coverage")]
     total: np.ndarray = np.sum([of(runs, case, "missed") for case in cases], axis=0)
     return total

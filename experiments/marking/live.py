@@ -25,24 +25,24 @@ from ._senders import SEGMENT
 live = Experiment(__file__, seeds=3, needs=missing)
 
 RATE, BUFFER = 20_000_000, 300_000
-"""Of the gateway's link: bit/s and bytes."""
+"""Rate of the gateway's link in bit/s, and its buffer in bytes."""
 
 FRAME = 514
-"""Bytes of a packet of 500 B as the gateway counts it."""
+"""Length of a packet of 500 B in bytes, as the gateway counts it."""
 
 GROUPS = 8
 SHORTEST, LONGEST = 0.024, 0.180
 FLOWS = {"480": (15, 45), "240": (8, 22)}
-"""Greedy and on-off flows of each group, by the number of all."""
+"""Number of greedy and on-off flows in each group, by the number of all flows."""
 
 WARMUP, COUNTED = 15, 30
-"""Seconds before figures are taken, and of figures."""
+"""Length of the warm-up and of the time that counts, in seconds."""
 
 FAR = f"10.73.0.{GROUPS + 1}"
 """Address of the receiver, by its place in the file."""
 
 LOOK = 0.1
-"""Seconds between two looks at the queue."""
+"""Seconds between two samples of the queue."""
 
 FIFO: dict[str, Any] = {"kind": "drop-tail", "limit": f"{BUFFER} B"}
 
@@ -50,7 +50,7 @@ PI: dict[str, Any] = {
     "kind": "pi", "limit": f"{BUFFER} B", "packet": f"{FRAME} B", "target": "200000 B",
     "every": "6250 us", "gains": {"a": 8.943e-5, "b": 8.858e-5}, "ecn": True,
 }  # fmt: skip
-"""The design rule of the ledger (section 4) for 120 flows, 0.18 s and this rate in packets."""
+"""By the design rule of the ledger (section 4) for 120 flows, 0.18 s and this rate in packets."""
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "drop-tail": {"queue": FIFO},
@@ -63,7 +63,7 @@ TOLD = (
     "echo 1 > /proc/sys/net/ipv4/tcp_ecn; "
     f"{ROUTES} ip route replace $path dev eth0 advmss 460; done"
 )
-"""Lines of shell for each host: ECN, and segments of 460 bytes, options included."""
+"""Shell commands for each host: ECN, and segments of 460 bytes that include options."""
 
 
 def network(name: str, flows: str) -> Scenario:
@@ -92,7 +92,7 @@ def network(name: str, flows: str) -> Scenario:
 
 
 def seen(lab: Lab) -> tuple[np.ndarray, float]:
-    """Packets in, packets dropped and bytes out so far, and bytes that wait."""
+    """Packets in, packets dropped and bytes out so far, and bytes in the queue."""
     status = lab.status()
     counts = [
         status["up"]["received"]["packets"],

@@ -24,7 +24,7 @@ from ..postack._live import ROOT, Lab, line_of, missing, side_by_side
 live_guarantees = Experiment(__file__, seeds=3, needs=missing)
 
 EXAMPLE = tomllib.loads((ROOT / "examples" / "guarantees.toml").read_text())
-"""The policy file, of which the ports are the lab's."""
+"""The policy file. It names the ports of the lab."""
 
 CLASSES = {"calls": "EF", "gold": "AF31", "silver": "AF21", "default": "CS0"}
 """Hosts, each of one class, and the codepoints that tell their packets."""
@@ -32,16 +32,16 @@ CLASSES = {"calls": "EF", "gold": "AF31", "silver": "AF21", "default": "CS0"}
 TOS = {"calls": 46 << 2, "gold": 26 << 2, "silver": 18 << 2, "default": 0}
 
 RATE = 45_000_000
-"""Of the example, in bit/s."""
+"""Rate of the example, bit/s."""
 
 GREEDY, ON_OFF = 4, 10
-"""Flows of each class of TCP."""
+"""Number of greedy and of on-off flows in each class of TCP."""
 
 CALLS = 4_000_000
-"""Bits a second that the calls send: less than the guarantee of 5 Mbit/s."""
+"""Rate of the calls in bit/s; it is less than the guarantee of 5 Mbit/s."""
 
 WARMUP, COUNTED = 10, 30
-"""Seconds before figures are taken, and of figures."""
+"""Length of the warm-up and of the time that counts, in seconds."""
 
 FAR = f"10.73.0.{len(CLASSES) + 1}"
 """Address of the receiver, by its place in the file."""
@@ -50,7 +50,7 @@ TOLD = "echo 1 > /proc/sys/net/ipv4/tcp_ecn"
 
 
 def files() -> dict[str, dict[str, Any]]:
-    """The example, and Drop-Tail with its rate and its buffer."""
+    """The example, and a policy file for Drop-Tail with the same rate and buffer."""
     gateway = {key: it for key, it in EXAMPLE["gateway"].items() if key not in ("lan", "wan")}
     fifo = {"kind": "drop-tail", "limit": gateway["buffer"]}
     return {
@@ -101,7 +101,7 @@ def turn(name: str, seed: int) -> dict[str, float]:
 
 
 def kept(lab: Lab) -> dict[str, float]:
-    """Ratios of delays that the gateway itself counted; none without classes."""
+    """Ratios of the delays that the gateway itself counted. Without classes there are none."""
     found = {}
     for it in lab.ask("edge", "classes").get("classes", []):
         for promise in it.get("promises", []):

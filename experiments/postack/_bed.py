@@ -21,17 +21,17 @@ from typing import Any, Self
 from ._live import PATIENCE, program
 
 HOSTS = {"lan": "10.83.0.1", "wan": "10.83.0.2"}
-"""Behind the port of this name."""
+"""Addresses of the hosts, by the gateway's port in front of them."""
 PORT = 7000
 
 OFFLOADS = "tx off tso off gso on gro on txvlan off"
 
 LINE = "tbf rate 30mbit burst 16kb limit 200kb"
-"""What a host sends through."""
+"""The queueing discipline of the hosts: it limits what a host sends."""
 
 
 def lacks_bed() -> str | None:
-    """What of the tools of a test bed is missing; nothing if all are there."""
+    """The reason for which there can be no test bed here, or ``None`` if all tools are there."""
     for tool in (["ip", "-V"], ["tc", "-V"], ["ethtool", "--version"]):
         try:
             subprocess.run(tool, check=True, capture_output=True)
@@ -92,7 +92,8 @@ class Bed:
         return _run("ip", "netns", "exec", self._space(place), *words)
 
     def _start(self, place: str, *words: str, **more: Any) -> subprocess.Popen[str]:
-        # `ip netns exec` becomes the program: to kill the process is to kill the program.
+        # `ip netns exec` replaces itself by the program. So a signal to this process ends the
+        # program.
         process = subprocess.Popen(
             ["ip", "netns", "exec", self._space(place), program(), *words],
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **more,
@@ -118,7 +119,7 @@ class Bed:
         raise RuntimeError("the gateway does not answer")
 
     def status(self) -> Mapping[str, Any]:
-        """What the gateway says of itself."""
+        """The status that the gateway reports."""
         words = [str(program()), "--socket", self._socket, "status", "--json"]
         said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
         if not said.stdout:
@@ -127,19 +128,19 @@ class Bed:
         return status
 
     def kill(self) -> float:
-        """Kills the gateway, as `kill -9` does; the time of that, of :func:`time.monotonic`."""
+        """Kills the gateway like `kill -9`, and returns the time of :func:`time.monotonic`."""
         at = time.monotonic()
         self._gateway.send_signal(signal.SIGKILL)
         self._gateway.wait()
         return at
 
     def serve(self, host: str, congestion: str) -> None:
-        """Serves transfers on a host."""
+        """Starts a server for transfers on a host."""
         server = self._start(host, "traffic", "serve", "--congestion", congestion)
         assert server.stdout is not None and server.stdout.readline(), "no server"
 
     def fetch(self, host: str, server: str, *words: str) -> subprocess.Popen[str]:
-        """A transfer between a host and the server on another, a line of JSON every 20 ms."""
+        """Starts a transfer from the server on another host. It prints JSON every 20 ms."""
         address = f"{HOSTS[server]}:{PORT}"
         return self._start(host, "traffic", "fetch", address, "--interval", "20 ms", *words)
 

@@ -28,20 +28,20 @@ from ._network import FAR, FLOWS, KEPT, RECORD, rules
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
-"""Seconds that no command takes."""
+"""Timeout of a command in seconds."""
 
 SLACK = 3
-"""Seconds for which transfers go on after what counts."""
+"""Seconds for which transfers continue after the measurement."""
 
 TRIES = 3
-"""For a lab to be built."""
+"""Number of attempts to build a lab."""
 
 AGAIN = 3
-"""Turns that are made in place of one in which a gateway hung."""
+"""Number of times that a turn is repeated because a gateway hung."""
 
 HOSTS = {"near": "10.73.0.1", "far": "10.73.0.2"}
 WINDOW = {"window_scaling": False, "receive_window": "65535 B"}
-"""What simulated hosts are told for windows of 64 KiB; real ones by `Lab.shell`."""
+"""TCP settings of simulated hosts for windows of 64 KiB; real hosts use `NOT_SCALED`."""
 
 NOT_SCALED = "echo 0 > /proc/sys/net/ipv4/tcp_window_scaling"
 
@@ -53,17 +53,18 @@ COUNTERS = {
     "TCPDSACKRecv": "twice",
     "TCPLostRetransmit": "lost_again",
 }
-"""Of the hosts' TCP, as `nstat` calls them and as here: timeouts, segments sent again, taken for
-old (PAWS), timeouts that were none, segments that had arrived already, copies that were lost."""
+"""Counters of the hosts' TCP: the name in `nstat`, and the name here. They count timeouts, segments
+sent again, segments taken for old (PAWS), spurious timeouts, duplicates that arrived, and
+retransmissions that were lost."""
 
 
 def program() -> Path:
-    """The program: what TIDEGATE_BIN names, or what `make build` leaves."""
+    """The path of the program: TIDEGATE_BIN, or the result of `make build`."""
     return kept.program(ROOT)
 
 
 def missing() -> str | None:
-    """Why there can be no lab here; nothing if there can."""
+    """The reason for which there can be no lab here, or ``None`` if there can."""
     if not program().exists():
         return "the program is not built: make build"
     if os.geteuid() != 0:
@@ -76,7 +77,7 @@ def missing() -> str | None:
 
 
 def lacks(congestion: str) -> bool:
-    """Whether this kernel does not have the congestion control."""
+    """Returns true if this kernel does not have the congestion control."""
     path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
     return congestion not in path.read_text().split()
 
@@ -93,8 +94,8 @@ def hosts(
 ) -> Scenario:
     """``near`` behind a gateway and ``far`` beyond it, for the simulator and for a lab.
 
-    Data goes ``up`` or ``down``, and ``loss`` percent of it are lost beyond the gateway. Figures
-    are those after the first of ``seconds``, for as many as the second number says.
+    Data goes ``up`` or ``down``, and the network beyond the gateway loses ``loss`` percent of it.
+    ``seconds`` are the lengths of the warm-up and of the time that counts.
     """
     warmup, counted = seconds
     settings = {"profile": "linux", **(tcp or {})}
@@ -129,7 +130,7 @@ class Lab:
                     _run(program(), "lab", "up", file)
                     break
                 except RuntimeError:
-                    # On a machine that is busy, what starts may be waited for in vain.
+                    # On a busy machine a process may start too late, and the wait for it fails.
                     if not left:
                         raise
         return self
@@ -141,11 +142,11 @@ class Lab:
         subprocess.run([program(), "lab", "down", "--lab", self.name], capture_output=True)
 
     def command(self, host: str, *words: str | Path) -> list[str | Path]:
-        """What runs ``words`` on a host."""
+        """The command that runs ``words`` on a host."""
         return [program(), "lab", "exec", "--lab", self.name, host, "--", *words]
 
     def start(self, host: str, *words: str | Path) -> subprocess.Popen[str]:
-        """A process on a host, which ends with the lab."""
+        """Starts a process on a host. It ends with the lab."""
         process = subprocess.Popen(
             self.command(host, *words), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
@@ -153,26 +154,26 @@ class Lab:
         return process
 
     def shell(self, host: str, line: str) -> str:
-        """What a line of the shell says on a host."""
+        """Runs a line of shell on a host, and returns its output."""
         return _run(*self.command(host, "sh", "-c", line))
 
     def serve(self, host: str, congestion: str) -> None:
-        """Serves transfers on a host."""
+        """Starts a server for transfers on a host."""
         words = ["traffic", "serve", "--congestion", congestion]
         server = self.start(host, program(), *words)
         assert line_of(server), "the server does not start"
 
     def fetch(self, host: str, address: str, *words: str) -> subprocess.Popen[str]:
-        """A transfer to a host from the server at an address."""
+        """Starts a transfer to a host from the server at an address."""
         more = ["--interval", "100 ms", *words]
         return self.start(host, program(), "traffic", "fetch", f"{address}:7000", *more)
 
     def status(self) -> Mapping[str, Any]:
-        """What the gateway says of itself at ``/v1/status``."""
+        """The answer of the gateway to ``/v1/status``."""
         return self.ask("edge", "status")
 
     def ask(self, gateway: str, what: str) -> Mapping[str, Any]:
-        """What a gateway says at ``/v1/WHAT``."""
+        """The answer of a gateway to ``/v1/WHAT``."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE)
             connection.connect(f"/run/tidegate/lab-{self.name}/{gateway}.sock")
@@ -182,7 +183,7 @@ class Lab:
         return answer
 
     def hangs(self) -> int:
-        """How often its gateways had no time so far, and frames went past them."""
+        """Number of hangs so far: a gateway had no time, and frames went past it."""
         return sum(self.ask(it, "status")["hangs"] for it in self._gateways)
 
     def drops(self) -> dict[str, int]:
@@ -191,9 +192,9 @@ class Lab:
         return dict(json.loads(said)["drops"])
 
     def aggregate(self, way: str) -> Mapping[str, Any]:
-        """The policy in a direction, of :meth:`status`, and how long the gateway has been up then.
+        """The policy's entry in :meth:`status` for a direction, and the uptime of the gateway.
 
-        It is there from the first packet on.
+        The entry exists from the first packet on; the call waits for it.
         """
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
@@ -205,7 +206,7 @@ class Lab:
         raise RuntimeError(f"nothing went {way}")
 
     def counters(self) -> dict[str, int]:
-        """`COUNTERS` of both hosts, added up."""
+        """The `COUNTERS` of both hosts, added up."""
         total = dict.fromkeys(COUNTERS.values(), 0)
         for host in HOSTS:
             lines = self.shell(host, "cat /proc/net/snmp /proc/net/netstat").splitlines()
@@ -236,9 +237,8 @@ def side_by_side(
 ) -> dict[str, float]:
     """Calls ``call`` with each of ``names`` in the same seconds: columns ``"NAME COLUMN"``.
 
-    A turn in which a gateway hung and frames went past it is made again, up to ``AGAIN`` times.
-    Nothing else repeats a turn: what it measured is not looked at. ``call`` counts the hangs in the
-    column ``"hangs"``.
+    A turn is repeated if a gateway hung and frames went past it, up to ``AGAIN`` times. A turn is
+    never repeated because of its results. ``call`` counts the hangs in the column ``"hangs"``.
     """
     found: dict[str, float] = {}
     for _ in range(1 + AGAIN):
@@ -263,10 +263,10 @@ def bulk(
     hosts: Mapping[str, str] = HOSTS,
     mtu: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, float]:
-    """Endless transfers through the lab of a scenario, whose hosts are ``told`` a line of shell.
+    """Endless transfers through the lab of a scenario. Its hosts first run the shell line ``told``.
 
-    ``hosts`` are at their addresses, and ``mtu`` names ports that are to take long frames. What is
-    measured, and how it is called, is as in the simulator (`_network.measured`).
+    ``hosts`` has the addresses of the hosts, and ``mtu`` names the ports for long frames. The
+    results have the names of the simulator's (`_network.measured`).
     """
     warmup, duration = (float(text.split()[0]) for text in (net.warmup or "0 s", net.duration))
     sender, receiver = ("near", "far") if way == "up" else ("far", "near")
@@ -317,7 +317,7 @@ def _gained(
 
 
 def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> dict[str, float]:
-    """What waited on average, by Little's law: what left, times how long it had waited."""
+    """Mean queues by Little's law: the rate of departures times the mean delay."""
     took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
     data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took

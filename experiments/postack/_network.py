@@ -13,11 +13,11 @@ from typing import Any
 from tidegate import Result, Scenario
 
 RATE = 10_000_000
-"""Of the policy, bit/s."""
+"""Rate of the policy, bit/s."""
 
 FLOWS = 4
 NEAR, FAR = "100 us", "26 ms"
-"""Delay of the senders' and of the receivers' links, one way."""
+"""One-way delay of the senders' links, and of the receivers'."""
 
 SIGNALS: dict[str, Any] = {
     "none": None,
@@ -28,7 +28,7 @@ SIGNALS: dict[str, Any] = {
 }
 
 RECORD, KEPT = 16, 128 + 66
-"""Bytes of a record of a held ACK, and of the packet that is kept of each flow."""
+"""Bytes of the record of a held ACK, and of the packet that the gateway keeps for each flow."""
 
 WINDOWS = {"64 KiB": "64 KiB", "grown": None}
 
@@ -50,13 +50,14 @@ def network(
     back: Mapping[str, Any] | None = None,
     relays: bool = False,
 ) -> Scenario:
-    """Pairs of hosts with the gateway between them, whose policy lets ``signal`` tell senders.
+    """Pairs of hosts with a gateway between them. Its policy slows senders down by ``signal``.
 
-    ``l0``, ``l1``, … are behind it, ``w0``, ``w1``, … before it, and data goes ``up`` or ``down``;
-    its ``loss`` is beyond the gateway, where its delay ``varies`` by up to so much. The gateway has
-    the one ``policy``, or what ``file`` says. Links of the hosts behind it are otherwise on the way
-    ``back`` to them. With ``relays``, ``r0``,
-    ``r1``, … are just before it: beyond them are the way to the others and its ``loss``.
+    The hosts ``l0``, ``l1``, … are on its LAN side, and ``w0``, ``w1``, … on its WAN side. Data
+    goes ``up`` or ``down``. The link from the gateway to the WAN side has the delay ``far``, which
+    ``varies`` at random by up to this time, and it loses ``loss`` of the data. The gateway has the
+    one ``policy``, or the policy file ``file``. ``back`` has settings for the links towards the
+    hosts ``l0``, ``l1``, … only. With ``relays`` there are hosts ``r0``, ``r1``, … between the
+    gateway and the link to the WAN side.
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
     if window is not None:
@@ -88,7 +89,7 @@ def network(
 
 
 def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
-    """The policy whose senders are told by ``signal``, one of :data:`SIGNALS` or another."""
+    """The policy with a ``signal`` to senders: one of :data:`SIGNALS`, or another."""
     spec = SIGNALS[signal] if isinstance(signal, str) else signal
     policy: dict[str, Any] = {
         "name": "all",
@@ -107,17 +108,14 @@ def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str,
 def bulk(
     net: Scenario, way: str = "up", flows: int = FLOWS, sides: str = "lw", **fields: Any
 ) -> None:
-    """Endless transfers, one of each pair of hosts, that begin within half a second.
-
-    ``sides`` are the letters of the hosts that are near and of those that are far.
-    """
+    """Endless transfers, one for each pair of hosts, that begin within half a second."""
     near, far = [[f"{side}{n}" for n in range(flows)] for side in sides]
     ends = (near, far) if way == "up" else (far, near)
     net.traffic("bulk", "greedy", *ends, **{"start": {"uniform": ["0 s", "500 ms"]}, **fields})
 
 
 def measured(run: Result, way: str = "up") -> dict[str, float]:
-    """Goodput in bit/s, fairness, what waits on average and at most in bytes, what was lost."""
+    """Goodput in bit/s, fairness, mean and greatest queues in bytes, and losses."""
     group = run.groups.where(group="bulk")
     table = run.aggregates.where(policy="all", direction=way)
     aggregate = {name: column[0] for name, column in table.columns.items()}

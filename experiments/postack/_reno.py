@@ -14,17 +14,17 @@ from random import Random
 from ._network import FLOWS, RATE
 
 WINDOW = RATE / FLOWS * 0.0522 / 8 / 1514
-"""W, what a flow's part of the rate carries in a round trip: 10.8 frames."""
+"""W: the frames of a flow's share of the rate in one round trip, 10.8."""
 
 SHOWN = 13
-"""The window TCR shows: W and a segment, in whole segments (R001-3)."""
+"""The window that TCR announces: W and a segment, in whole segments (R001-3)."""
 
 ASSUMED = {"even": True, "fluid": True, "at_once": True, "copies": True}
-"""What the formula takes to be so."""
+"""Assumptions of the formula."""
 
 
 def formula(percent: float) -> float:
-    """Goodput within TCR's window, of that without loss: 1/(1 + p W^2/8)."""
+    """Goodput within TCR's window, divided by the goodput without loss: 1/(1 + p W^2/8)."""
     return 1 / (1 + percent / 100 * WINDOW**2 / 8)
 
 
@@ -38,7 +38,7 @@ def reno(
     copies: bool = False,
     rounds: int = 20_000,
 ) -> float:
-    """The same of Reno in whole packets, in so many round trips."""
+    """The same ratio for Reno in whole packets, over a number of round trips."""
     chance = Random(seed)
     most = WINDOW if fluid else SHOWN
     window, arrived, due, recovers = float(most), 0.0, 0.0, False

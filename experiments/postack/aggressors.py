@@ -27,7 +27,7 @@ aggressors = Experiment(__file__, seeds=10)
 
 
 def blind(rate: int) -> dict[str, Any]:
-    """A sender of so many bits per second, whatever its window is."""
+    """A sender of ``rate`` bit/s that ignores its window."""
     return {
         "ignores_window": True,
         "congestion": {"kind": "constant", "rate": f"{rate} bit/s"},
@@ -35,7 +35,7 @@ def blind(rate: int) -> dict[str, Any]:
 
 
 def slow(count: int) -> dict[str, Any]:
-    """One and a half parts of the rate."""
+    """A sender of one and a half shares of the rate."""
     return blind(RATE * 3 // (2 * (FLOWS + count)))
 
 
@@ -49,7 +49,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 COUNTS = [1, 4, 8]
 ROUND_TRIPS = {"1 ms": "400 us", "10 ms": "4900 us", "100 ms": "49900 us"}
-"""And the delay of the receivers' link, one way."""
+"""Round-trip times, with the one-way delay of the receivers' link for each."""
 
 TOGETHER = ["logical-partitions", "drr", "fcfs", "lru", "partitioned"]
 ALLOCATIONS = [*TOGETHER, "sequential"]
@@ -88,9 +88,9 @@ def parts(
     attacks: Sequence[str] = tuple(ATTACKS),
     allocations: Sequence[str] = TOGETHER,
 ) -> Numbers:
-    """Of each seed, the least that honest flows have of what they have without ACK control.
+    """For each seed the smallest ratio of the honest flows' rate to that without ACK control.
 
-    Cells are left out in which they have less than a hundredth of the rate without it.
+    It leaves out cells in which they get less than a hundredth of the rate without ACK control.
     """
     least = []
     for attack, count, rtt, way, allocation in product(
@@ -104,7 +104,7 @@ def parts(
 
 
 def protects(text: str, why: str | None = None) -> Callable[..., Any]:
-    """A claim that honest flows keep 0.95 of what they have without ACK control."""
+    """A claim that honest flows keep 0.95 of their rate without ACK control."""
     return aggressors.claim(
         "honest flows protected", f"{text}: honest flows' part, least of all cells",
         at_least=0.95, why=why,

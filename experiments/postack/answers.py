@@ -43,7 +43,7 @@ def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
 
 
 def over_queue(runs: Table, column: str) -> np.ndarray:
-    """With ACKs held, of a queue for each flow, cell by cell."""
+    """A column with ACKs held, divided by the same with a queue for each flow, for each cell."""
     cells = [runs.where(cell=cell) for cell in CELLS]
     ratios = [it.where(signal="gate")[column] / it.where(signal="none")[column] for it in cells]
     return np.array(ratios)

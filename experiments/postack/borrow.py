@@ -79,13 +79,13 @@ SPANS = [("alone", 8, BEGIN), ("shared", BEGIN + 2, END), ("again", END + 2, 35)
 
 
 LAG = 0.2 + 3 * 0.0002 + 0.026
-"""200 ms and three round trips to the senders, and the way to where rates are measured."""
+"""200 ms, three round trips to the senders, and the delay to the place of the measurement."""
 
 
 def settles(time: np.ndarray, rate: np.ndarray, since: float, level: float) -> float:
-    """Seconds until the rate, in 150 ms around, has come within a tenth of its new level.
+    """Seconds until the mean rate of 150 ms is within a tenth of its new level.
 
-    All that is left of the run, if it never does.
+    If this does not happen, the rest of the run.
     """
     after = time > since
     near = np.abs(np.convolve(rate, np.ones(3) / 3, "same") / level - 1) < 0.1

@@ -31,7 +31,7 @@ def measure(seed: int, signal: str, window: str, congestion: str) -> dict[str, f
 def ratio(
     runs: Table, column: str, window: str, signal: str = "gate", congestion: str = "cubic"
 ) -> np.ndarray:
-    """What there is with a signal, over what there is in a queue for each flow."""
+    """A column with a signal, divided by the data in a queue for each flow."""
     cell = runs.where(window=window, congestion=congestion)
     return cell.where(signal=signal)[column] / cell.where(signal="none")["data"]
 

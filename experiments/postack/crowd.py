@@ -35,7 +35,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "100, far": {"flows": 100, "far": "150 ms"},
     "100, 1 %": {"flows": 100, "loss": "1 %"},
 }
-"""What differs from four flows at 10 Mbit/s and 52 ms, of which nothing is lost."""
+"""Differences of each cell from four flows at 10 Mbit/s and 52 ms without loss."""
 
 LOSSLESS = [cell for cell, fields in CELLS.items() if "loss" not in fields]
 SLOWEST = "100, slow"
@@ -69,7 +69,7 @@ def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
 
 
 def over_queue(runs: Table, column: str, cell: str, of: str = "goodput") -> np.ndarray:
-    """With ACKs held, of a queue for each flow."""
+    """A column with ACKs held, divided by ``of`` with a queue for each flow."""
     turn = runs.where(cell=cell)
     return turn.where(signal="gate")[column] / turn.where(signal="none")[of]
 

@@ -29,7 +29,7 @@ def measure(seed: int, signal: str, way: str, window: str) -> dict[str, float]:
 
 
 def ratio(runs: Table, way: str, window: str, signal: str = "gate") -> np.ndarray:
-    """Goodput with a signal over that of a queue for each flow."""
+    """Goodput with a signal divided by that with a queue for each flow."""
     cell = runs.where(way=way, window=window)
     return cell.where(signal=signal)["goodput"] / cell.where(signal="none")["goodput"]
 
@@ -67,16 +67,16 @@ def up_virtual(runs: Table) -> Numbers:
 
 
 TOLD = ["none", "gate", "tcr"]
-"""Signals of A001-1: a queue for each flow, ACKs held, and TCR."""
+"""Signals of A001-1: none with a queue for each flow, ACKs held, and TCR."""
 
 
 def every(runs: Table, column: str, signal: str) -> list[np.ndarray]:
-    """A column of each way and window, a number for each seed."""
+    """A column for each direction and window, with a number for each seed."""
     return [runs.where(signal=signal, way=way, window=it)[column] for way in WAYS for it in WINDOWS]
 
 
 def claim_share(signal: str, name: str) -> None:
-    """The rate is the policy's, and flows share it evenly, both ways and with both windows."""
+    """Claims that flows use the policy's rate and share it evenly in all cells."""
 
     def rate(runs: Table) -> Numbers:
         rates = np.array(every(runs, "rate", signal)) / RATE

@@ -22,13 +22,13 @@ from ._network import rules
 inbound = Experiment(__file__, seeds=30)
 
 LINE, PROFILE = 8_000_000, 7_600_000
-"""Of the provider, and of the policy behind it, bit/s."""
+"""Rate of the provider's line, and of the policy behind it, bit/s."""
 
 NEAR = 0.025
-"""What the way to the client takes that no queue adds to, s."""
+"""One-way delay between provider and client without any queue, in seconds."""
 
 BEYOND = ["0 ms", "125 ms", "125 ms", "275 ms"]
-"""Delay of each server's way, there and back."""
+"""Delay of each server's link, in each direction."""
 
 BURST = {"profile": {"mean": f"{PROFILE} bit/s", "burst": "32 KiB"}}
 POLICED = {"name": "all", "match": {"direction": "down"}, "action": "police-drop", **BURST}
@@ -42,7 +42,7 @@ CASES = {
 
 
 ENDLESS = {"request": "200 B", "size": "1000 MB", "think": "1 s"}
-"""A download that the client opens, asks for, and has not had all of before the end."""
+"""A download that the client opens and asks for, and that does not end within the run."""
 
 
 def access(case: str, warmup: str) -> Scenario:

@@ -20,13 +20,13 @@ from ._network import bulk, measured, network
 jitter = Experiment(__file__)
 
 RATES = {50: "15140 B", 300: "64 KiB"}
-"""Of the policy in Mbit/s, and its burst."""
+"""Rate of the policy in Mbit/s, and its burst."""
 
 JITTER = [0, 300, 1_000, 3_000]
-"""Most microseconds that an ACK takes longer to the senders."""
+"""Greatest random delay of an ACK on its link to the sender, in microseconds."""
 
 MOST = 1_000
-"""Up to so much the claims are for; beyond it is shown."""
+"""Claims hold up to this jitter; results beyond it are only shown."""
 
 
 @jitter.run(signal=["none", "gate"], mbps=list(RATES), varies=JITTER)
@@ -41,7 +41,7 @@ def measure(seed: int, signal: str, mbps: int, varies: int) -> dict[str, float]:
 
 
 def ratio(runs: Table, column: str, mbps: int, varies: int) -> np.ndarray:
-    """With ACKs held, of a queue for each flow."""
+    """A column with ACKs held, divided by the same with a queue for each flow."""
     cell = runs.where(mbps=mbps, varies=varies)
     return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
 

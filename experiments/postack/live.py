@@ -43,7 +43,7 @@ def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, fl
 
 
 def farthest(columns: Iterable[np.ndarray], point: float) -> np.ndarray:
-    """Of several numbers for each seed, that which is farthest from a point."""
+    """For each seed the value that is farthest from a point."""
     values = np.array([np.asarray(column) for column in columns])
     at = np.abs(values - point).argmax(axis=0)
     return values[at, np.arange(values.shape[1])]
@@ -59,25 +59,25 @@ def cells(
 def of_simulated(
     runs: Table, loss: float, congestion: str, signals: Sequence[str] = SHOWN
 ) -> np.ndarray:
-    """Goodput live, of the simulator's: of these signals the farthest from it."""
+    """Live goodput divided by the simulator's: for the signal with the greatest difference."""
     real, virtual = (cells(runs, loss, it, [congestion])[0] for it in ("live", "simulated"))
     pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in signals]
     return farthest(pairs, 1)
 
 
 def buffer(cell: Table, column: str = "data") -> np.ndarray:
-    """What waits where ACKs are held, of a queue for each flow's."""
+    """Queue with ACKs held, divided by the data in a queue for each flow."""
     return cell[f"gate {column}"] / cell["none data"]
 
 
 def apart(runs: Table, congestion: str) -> np.ndarray:
-    """Ratio of what waits live, less that of the simulator."""
+    """Ratio of the queues live, less that in the simulator."""
     real, virtual = (cells(runs, 0, it, [congestion])[0] for it in ("live", "simulated"))
     return buffer(real) - buffer(virtual)
 
 
 def filled(runs: Table, controls: Sequence[str]) -> list[np.ndarray]:
-    """What leaves without loss, of the policy's rate: of each congestion control and signal."""
+    """Rate without loss divided by the policy's, for each congestion control and signal."""
     return [cell[f"{it} rate"] / RATE for cell in cells(runs, 0, controls=controls) for it in SHOWN]
 
 
@@ -86,7 +86,7 @@ def over(cell: Table, signal: str, column: str = "goodput") -> np.ndarray:
 
 
 def more(runs: Table, loss: float, *names: str) -> np.ndarray:
-    """What counters count with the gate, less with a queue for each flow, all controls together."""
+    """Counters with the gate, less those with a queue for each flow, summed over all controls."""
     return sum(
         cell[f"gate {it}"] - cell[f"none {it}"] for cell in cells(runs, loss) for it in names
     )

@@ -24,7 +24,7 @@ live_borrow = Experiment(__file__, seeds=5, needs=missing)
 
 SPAN, LEVEL, WINDOW, STEP = 6, 3, 0.15, 0.03
 LAG = 0.2 + 3 * 0.0002 + WINDOW
-"""200 ms, three round trips to the senders, and the time over which rates are taken."""
+"""200 ms, three round trips to the senders, and the window over which a rate is measured."""
 
 FLOOD = """
 import socket, sys, time
@@ -45,19 +45,19 @@ class Watch:
         self.looks: list[tuple[float, int]] = []
 
     def until(self, end: float) -> None:
-        """Looks again and again until it is that late."""
+        """Samples the counter until this time."""
         while (now := time.monotonic()) < end:
             self.looks.append((now, self.lab.aggregate("up")["conforming"]["bytes"]))
             time.sleep(STEP)
 
     def rate(self, at: float, span: float) -> float:
-        """In bit/s, in so many seconds before."""
+        """Rate in the ``span`` seconds before ``at``, bit/s."""
         times, sent = np.array(self.looks).T
         before, after = np.interp([at - span, at], times, sent)
         return 8 * (after - before) / span
 
     def settles(self, since: float, level: float) -> float:
-        """Seconds until the rate has come within a tenth of its new level."""
+        """Seconds until the rate is within a tenth of its new level."""
         steps = np.arange(STEP, SPAN - LEVEL, STEP)
         near = [abs(self.rate(since + it, WINDOW) / level - 1) < 0.1 for it in steps]
         return float(steps[near.index(True)]) if any(near) else SPAN

@@ -74,7 +74,7 @@ def looks(lab: Lab, seconds: int) -> list[Mapping[str, Any]]:
 
 
 def throughput(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
-    """In bit/s, between two looks."""
+    """Rate between two samples, bit/s."""
     sent = after["conforming"]["bytes"] - before["conforming"]["bytes"]
     return sent * 8e3 / (after["uptime_ms"] - before["uptime_ms"])
 

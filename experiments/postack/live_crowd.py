@@ -31,12 +31,12 @@ def measure(seed: int, way: str) -> dict[str, float]:
 
 
 def least(runs: Table, column: str) -> Numbers:
-    """In either direction."""
+    """For each seed the smaller value of the two directions."""
     return [min(both) for both in zip(*(runs.where(way=it)[column] for it in WAYS), strict=True)]
 
 
 def over_queue(runs: Table, way: str, column: str, of: str) -> np.ndarray:
-    """With ACKs held, of a queue for each flow."""
+    """A column with ACKs held, divided by ``of`` with a queue for each flow."""
     turn = runs.where(way=way)
     return turn[f"gate {column}"] / turn[f"none {of}"]
 

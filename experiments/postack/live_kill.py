@@ -38,9 +38,9 @@ signal = "SIGNAL"
 BEFORE, AFTER = 3, 4
 """Seconds that transfers run before and after the kill."""
 EARLIER = 0.2
-"""Seconds by which the clocks of transfers and ours may differ at most: the start of a process."""
+"""The clocks of transfers and ours differ by at most so many seconds: the start of a process."""
 LIMIT = 2
-"""Seconds, of the ledger."""
+"""Greatest pause in seconds, from the ledger."""
 
 CASES = {
     "postack cubic": ("postack", "cubic"),
@@ -60,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def killed(signal: str, congestion: str, backend: str) -> dict[str, float]:
-    """The longest pause of transfers whose gateway is killed, and the ACKs that it held."""
+    """The longest pause of a transfer after its gateway is killed, and the number of held ACKs."""
     with Bed(POLICY.replace("SIGNAL", signal), backend) as bed:
         bed.serve("wan", congestion)
         began = time.monotonic()
@@ -75,7 +75,7 @@ def killed(signal: str, congestion: str, backend: str) -> dict[str, float]:
 
 
 def pause(fetch: subprocess.Popen[str], killed: float) -> float:
-    """The longest time after the kill in which a transfer gets nothing, s."""
+    """The longest time after the kill in which a transfer receives nothing, in seconds."""
     said, _ = fetch.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in said.splitlines()]
     moved = [
@@ -92,7 +92,7 @@ def pause(fetch: subprocess.Popen[str], killed: float) -> float:
 
 
 def longest(runs: Table) -> np.ndarray:
-    """Of both congestion controls with ACKs held, s."""
+    """The longest pause with ACKs held, for both congestion controls, in seconds."""
     return np.max([runs[f"{case} pause"] for case in TOLD], axis=0)
 
 

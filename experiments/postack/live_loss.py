@@ -18,9 +18,12 @@ live_loss = Experiment(__file__, seeds=10, needs=missing)
 CONTROLS = ["reno", "cubic"]
 SHOWN = ["none", "gate", "tcr"]
 LOSS = 2
-"""Percent."""
+"""Loss in percent."""
 SECONDS = (5, 20)
 """Of slow start, and that count."""
+
+MARGIN = 0.05
+"""Live figures and the simulator's may differ by as much (A001-12)."""
 
 LIMITED = (
     "it is losses and not windows that hold senders below their part, as in the simulator "
@@ -39,21 +42,23 @@ def measure(seed: int, congestion: str) -> dict[str, float]:
 
 
 def over(runs: Table, signal: str, congestion: str) -> np.ndarray:
-    """Goodput with ACKs held, of that with another signal."""
+    """Goodput with ACKs held, divided by that with another signal."""
     cell = runs.where(congestion=congestion)
     return cell["gate goodput"] / cell[f"{signal} goodput"]
 
 
 @live_loss.claim(
-    "A001-3", "live, 2 %, Reno: goodput, gate over TCR", paper="> 1", at_least=1.12, why=LIMITED
-)
+    "A001-3", "live, 2 %, Reno: goodput, gate over TCR", paper="> 1", at_least=1.12,
+    margin=MARGIN, why=LIMITED,
+)  # fmt: skip
 def reno(runs: Table) -> Numbers:
     return over(runs, "tcr", "reno")
 
 
 @live_loss.claim(
-    "A001-3", "live, 2 %, CUBIC: goodput, gate over TCR", paper="> 1", at_least=1.12, why=LIMITED
-)
+    "A001-3", "live, 2 %, CUBIC: goodput, gate over TCR", paper="> 1", at_least=1.12,
+    margin=MARGIN, why=LIMITED,
+)  # fmt: skip
 def cubic(runs: Table) -> Numbers:
     return over(runs, "tcr", "cubic")
 

@@ -22,7 +22,7 @@ live_ping = Experiment(__file__, seeds=5, needs=missing)
 
 WARMUP, COUNTED = 5, 10
 WAY = 0.052
-"""What there and back takes, s."""
+"""Round-trip time of the network in seconds."""
 
 
 @live_ping.run()

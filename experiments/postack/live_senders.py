@@ -33,7 +33,7 @@ ROUTE = f"{PATH}; ip route replace $path"
 
 
 def scale(bits: int) -> str:
-    """A window that grows to as much as makes the scale so many bits."""
+    """A shell command for a receive window so large that its scale has this many bits."""
     return f"echo 4096 131072 {1 << 15 + bits} > {IPV4}/tcp_rmem; {ROUTE} window {1 << 15 + bits}"
 
 
@@ -51,10 +51,10 @@ KINDS = {
 DOWN = ["linux", "IPv6", "not scaled", "scale 0", "no SACK", "no timestamps", "mss 536"]
 KINDS |= {f"{kind}, down": KINDS[kind] for kind in DOWN}
 LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"]}
-"""What long frames pass besides the hosts."""
+"""Ports between the hosts that long frames pass."""
 
 SMALL = {"mss 256": "2500 kbit/s", "mss 536": "5 Mbit/s"}
-"""Rates of segments that would be too many."""
+"""Rates for small segments, which would be too many at the usual rate."""
 
 CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("wire", "default")]
 
@@ -84,7 +84,7 @@ def measure(seed: int, kind: str) -> dict[str, float]:
 
 
 def ratios(runs: Table) -> list[np.ndarray]:
-    """Goodput with ACKs held, of a queue for each flow's, on either wire."""
+    """Goodput with ACKs held, divided by that with a queue for each flow, for both offloads."""
     return [runs[f"gate {it} goodput"] / runs[f"none {it} goodput"] for it in ("wire", "default")]
 
 
@@ -94,7 +94,7 @@ def worst(runs: Table) -> Numbers:
 
 
 def more(runs: Table, *names: str) -> Numbers:
-    """What counters count with ACKs held, less with a queue for each flow, of all kinds."""
+    """Counters with ACKs held, less those with a queue for each flow, summed over all kinds."""
     sides = [(f"gate {it}", f"none {it}") for it in ("wire", "default")]
     cells = [runs.where(kind=kind) for kind in KINDS]
     return sum(

@@ -42,14 +42,14 @@ def ratio(
 
 
 def straw(runs: Table, percent: float, expected: Callable[[float], float] = formula) -> np.ndarray:
-    """How far TCR's goodput is from what is expected, in points: below is worse."""
+    """TCR's goodput ratio less the expected one; negative values are worse."""
     tcr = runs.where(signal="tcr", congestion="reno")
     ratio = tcr.where(loss=percent)["goodput"] / tcr.where(loss=0.0)["goodput"]
     return ratio - expected(percent)
 
 
 def simulated(runs: Table, percent: float) -> np.ndarray:
-    """How far TCR's goodput is from what Reno has in whole packets, in points."""
+    """TCR's goodput ratio less that of Reno in whole packets."""
     seeds = runs.where(signal="tcr", congestion="reno", loss=percent)["seed"]
     mean = float(np.mean([reno(percent, seed=int(it)) for it in seeds]))
     return straw(runs, percent, lambda _: mean)
@@ -144,7 +144,7 @@ def packets_two(runs: Table) -> Numbers:
 
 
 def beyond(runs: Table, percent: float, **assumed: Any) -> Numbers:
-    """How far Reno in whole packets is from the formula, for each seed."""
+    """Goodput ratio of Reno in whole packets less the formula's, for each seed."""
     seeds = runs.where(signal="tcr", congestion="reno", loss=percent)["seed"]
     return [reno(percent, seed=int(it), **assumed) - formula(percent) for it in seeds]
 
@@ -217,7 +217,7 @@ def fair_two_cubic(runs: Table) -> Numbers:
 
 
 def claim_jain(signal: str, name: str) -> None:
-    """Flows share the rate evenly with 1 % of loss, whatever the congestion control."""
+    """Claims that flows share the rate evenly at 1 % of loss with all congestion controls."""
 
     def jain(runs: Table) -> Numbers:
         lossy = runs.where(signal=signal, loss=1.0)

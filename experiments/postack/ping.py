@@ -59,7 +59,7 @@ def late(runs: Table) -> Numbers:
 
 
 WAY = 0.0261
-"""What the way takes that no queue adds to, s."""
+"""One-way delay without any queue, in seconds."""
 
 
 @ping.claim("A001-5", "64 KiB: delay that the queue adds, of what it adds with FIFO", at_most=0.25)

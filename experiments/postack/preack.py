@@ -33,7 +33,7 @@ SENDERS = {
     "relay, reno": ("tcr", "reno"),
     "relay, bbr": ("tcr", "bbr"),
 }
-"""The signal at the gateway, and the congestion control beyond a relay, if there is one."""
+"""The signal at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
 
 
 def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenario:

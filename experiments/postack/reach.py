@@ -21,7 +21,7 @@ UNLIMITED = 200
 CONTROLS = ["reno", "cubic"]
 
 SEEDS = 72
-"""At the two rates that the claims of 10 Mbit/s compare, as `tidegate-repro plan` says."""
+"""Seeds at both rates that the claims about 10 Mbit/s compare, from `tidegate-repro plan`."""
 
 reach = Experiment(__file__, more={"mbps": {10: SEEDS, UNLIMITED: SEEDS}})
 
@@ -40,7 +40,7 @@ def goodput(runs: Table, signal: str, congestion: str, mbps: int = 10) -> np.nda
 
 
 def unlimited(runs: Table, congestion: str) -> np.ndarray:
-    """Without a policy that holds anybody back, over TCR at 10 Mbit/s."""
+    """Goodput without an effective policy, divided by that with TCR at 10 Mbit/s."""
     return goodput(runs, "none", congestion, UNLIMITED) / goodput(runs, "tcr", congestion)
 
 

@@ -59,7 +59,7 @@ def measure(seed: int, signal: str, sender: str) -> dict[str, float]:
 
 
 def every(runs: Table, column: str, signal: str = "gate") -> list[np.ndarray]:
-    """Of every kind of sender, a number for each seed."""
+    """A column for each kind of sender, with a number for each seed."""
     return [runs.where(signal=signal, sender=kind)[column] for kind in KINDS]
 
 

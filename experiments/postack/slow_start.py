@@ -23,7 +23,7 @@ slow_start = Experiment(__file__)
 CONTROLS = ["reno", "cubic"]
 SHOWN = ["none", "gate"]
 OVER = 10
-"""Seconds after which slow start is over."""
+"""Time in seconds at which slow start is over."""
 
 
 def watched(signal: str, window: str, congestion: str) -> Scenario:
@@ -56,14 +56,14 @@ def measure(seed: int, signal: str, window: str, congestion: str) -> dict[str, f
 
 
 def of(runs: Table, column: str, window: str, congestion: str) -> np.ndarray:
-    """With ACKs held, of the same with a queue for each flow, where data alone waits."""
+    """A column with ACKs held, divided by the data in a queue for each flow in the same phase."""
     cell = runs.where(window=window, congestion=congestion)
     base = "peak" if column == "peak" else "after"
     return cell.where(signal="gate")[column] / cell.where(signal="none")[base]
 
 
 def claim_cell(window: str, congestion: str) -> None:
-    """The ledger's bounds in a cell: slow start, after it, and after it with ACKs."""
+    """Claims the ledger's bounds for a cell: in slow start, after it, and after it with ACKs."""
     name = f"{congestion}{'_grown' if window == 'grown' else ''}"
     where = f"windows of {window}, {congestion}" if window != "grown" else f"grown, {congestion}"
     for column, what, most in (

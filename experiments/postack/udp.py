@@ -37,7 +37,7 @@ def measure(seed: int, signal: str, offered: str) -> dict[str, float]:
 
 
 def ratio(runs: Table, offered: str, column: str) -> np.ndarray:
-    """What it is with the gate, of what it is with a queue for each flow."""
+    """A column with the gate, divided by the same with a queue for each flow."""
     cell = runs.where(offered=offered)
     return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
 

@@ -15,7 +15,7 @@ import time
 
 DISCARD = 9
 HEADERS = 42
-"""Of UDP, IPv4 and Ethernet."""
+"""Bytes of the headers of UDP, IPv4 and Ethernet."""
 EVERY = 0.25
 
 PORT = 8192
@@ -39,7 +39,7 @@ def count() -> None:
         try:
             data, who = line.recvfrom(2048)
             if not got:
-                # So that bridges learn where this host is.
+                # The answer tells bridges on the way where this host is.
                 line.sendto(b"", who)
             got += len(data) + HEADERS
         except TimeoutError:

@@ -25,11 +25,11 @@ from ._network import ALPHA, CONNECTIONS, required_buffer, trunk
 
 ETHERNET = 14
 MANAGEMENT = 74 + ETHERNET
-"""Bytes of a management packet, over IPv4."""
+"""Length of a management packet with IPv4, in bytes."""
 
 MTU = 1500
 RATE = 9_600_000 * (MTU + ETHERNET) // MTU
-"""Of the bottleneck, bit/s, so that packets of 1500 bytes take 9.6 Mbit/s of it."""
+"""Rate of the bottleneck, bit/s. Packets of 1500 bytes without Ethernet get 9.6 Mbit/s of it."""
 
 END = 9
 SINK = f"10.73.0.{END}"
@@ -47,7 +47,7 @@ def lab_of(trunks: Sequence[Mapping[str, int]], **fields: Any) -> Iterator[Lab]:
 
 @contextmanager
 def secret() -> Iterator[str]:
-    """The path of a key that only we can read."""
+    """The path of a key file that only this user can read."""
     with TemporaryDirectory() as folder:
         key = Path(folder) / "key"
         key.touch(mode=0o600)
@@ -63,10 +63,10 @@ def sites(
     carried: bool = True,
     buffer: float = 1,
 ) -> Scenario:
-    """A site for each of ``trunks``, which say VMSS (bytes) and guarantee (KB/s), and their sink.
+    """One site for each of ``trunks`` (VMSS in bytes, guarantee in KB/s), and their sink.
 
-    The router has ``buffer`` times the room of equation 2. If nothing is ``carried`` by trunks
-    there are none, and it is Drop-Tail.
+    The router has ``buffer`` times the room of equation 2. Without ``carried`` there are no trunks,
+    and the router is Drop-Tail.
     """
     net = Scenario(duration="1 s")
     numbers = range(1, len(trunks) + 1)
@@ -94,7 +94,7 @@ def sites(
 
 
 def address(number: int) -> list[str]:
-    """Of a host, and of the gateway it is behind: so the network knows the way there."""
+    """Addresses of a host and of its gateway: the network of the lab routes both to the host."""
     return [f"10.73.0.{number}", f"10.73.9.{number}"]
 
 
@@ -116,16 +116,16 @@ def mac(host: int) -> str:
 
 
 def script(lab: Lab, host: str, *words: str) -> subprocess.Popen[str]:
-    """Starts what `_hosts.py` does."""
+    """Starts the script `_hosts.py` on a host."""
     return lab.start(host, sys.executable, Path(__file__).with_name("_hosts.py"), *words)
 
 
 def sent(lab: Lab, site: int) -> int:
-    """User bytes that a site has sent."""
+    """User bytes that a site has sent so far."""
     (it,) = lab.ask(f"site{site}", "trunks")["trunks"]
     return int(it["elastic_bytes"] + it["guaranteed_bytes"])
 
 
 def user_loss(lab: Lab) -> int:
-    """User packets lost in the network: all but management packets, which are dropped early."""
+    """User packets lost in the network: all losses except early drops of management packets."""
     return sum(count for reason, count in lab.drops().items() if reason != "aqm")

@@ -18,23 +18,23 @@ from tidegate import Result, Scenario, Table, plots
 from tidegate.experiment import Experiment
 
 RATE = 1_200_000
-"""Of the bottleneck, bytes per second."""
+"""Rate of the bottleneck, bytes per second."""
 BOTTLENECK_RATE = "9.6 Mbit/s"
 
 ALPHA, MANAGEMENT = 8, 52
 """Management packets per connection that may wait, and the length of one."""
 
 CONNECTIONS = 4
-"""Of each trunk."""
+"""Number of connections of each trunk."""
 
 KB = 1_000
 
 VMSS = (3000, 1500)
 GUARANTEES = {"a": (400, 200), "b": (200, 400)}
-"""Of trunks 1 and 2: bytes, and KB/s in experiments (a) and (b)."""
+"""Guarantees of trunks 1 and 2 in KB/s, in experiments (a) and (b)."""
 
 SECONDS = 400
-"""A run of figures 4 and 5; what the first 20 bring is left out."""
+"""Length of a run of figures 4 and 5 in seconds; the first ``WARMUP`` seconds do not count."""
 WARMUP = 20
 
 BOTTLENECK = ("e", "f.wan")
@@ -47,7 +47,7 @@ def required_buffer(
     management: int = MANAGEMENT,
     alpha: int = ALPHA,
 ) -> int:
-    """Bytes by equation 2, of trunks with so many ``connections`` of each VMSS."""
+    """Buffer in bytes by equation 2, for trunks with so many ``connections`` for each VMSS."""
     each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
@@ -69,11 +69,11 @@ def network(
 ) -> Scenario:
     """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, with VMSS in bytes and guarantees in KB/s.
 
-    Flow 1 goes from ``a`` to ``g``, flow 2 from ``c`` to ``h``; ``e`` has ``buffer`` times the room
-    of equation 2, and with ``early`` the RED-like scheme. Flows stop 2 s before the run ends.
-    With ``spread`` each starts at a random time of the first 0.2 s, else 3 ms apart. ``alpha`` is
-    that of equation 1. User packets are of ``packet`` bytes. The first slow start
-    of management connections ends at ``begins`` packets; by default at 8.
+    Flow 1 goes from ``a`` to ``g``, and flow 2 from ``c`` to ``h``. The router ``e`` has ``buffer``
+    times the buffer of equation 2, and with ``early`` it drops like RED. Flows stop 2 s before the
+    run ends. They start 3 ms apart; with ``spread`` each starts at a random time in the first
+    0.2 s. ``alpha`` is that of equation 1, and ``packet`` the length of user packets in bytes. The
+    first slow start of a management connection ends at ``begins`` packets, by default at 8.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
     part = KB * sum(guarantee) / RATE
@@ -128,7 +128,7 @@ def reverse(trunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(run: Result) -> dict[str, float]:
-    """Of each trunk, in seconds: mean and least in KB/s, the deviation as a part of the mean."""
+    """For each trunk the mean and least rate in KB/s, and the deviation as a part of the mean."""
     row: dict[str, float] = {}
     for n, rate in enumerate(rates(run), 1):
         row |= {f"mean_{n}": rate.mean(), f"least_{n}": rate.min()}
@@ -138,7 +138,7 @@ def measured(run: Result) -> dict[str, float]:
 
 
 def rates(run: Result) -> list[np.ndarray]:
-    """What each flow received in each second that counts, in KB/s."""
+    """Rate of each flow in each second that counts, in KB/s."""
     table = run.windowed()
     time = table["time_seconds"]
     counted = (time > WARMUP) & (time <= SECONDS - 2)
@@ -153,7 +153,7 @@ def user_loss(run: Result) -> int:
 
 
 def claim_shares(figure: Experiment, case: str, paper: tuple[int, int]) -> None:
-    """What experiment (a) or (b) claims: shares in KB/s, steadiness, and guarantees."""
+    """The claims of experiment (a) or (b): shares in KB/s, steadiness, and guarantees."""
 
     def claim(ref: str, text: str, column: str, over: int = 1, **bounds: Any) -> None:
         def measured(runs: Table) -> np.ndarray:

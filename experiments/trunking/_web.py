@@ -18,7 +18,7 @@ from tidegate import Result, Scenario, Table
 
 SIZE = 8192
 KB = 1024
-"""As the paper has it: 20 transfers at once then give its throughput."""
+"""Bytes of a KB in the paper: with it, 20 transfers at once give its throughput."""
 
 SETTLED = 5
 """Seconds that are left out at the beginning."""
@@ -32,7 +32,7 @@ BSD = {
 
 
 def transfers(net: Scenario, sender: str, receiver: str, clients: int) -> None:
-    """So many clients that fetch one file after the other."""
+    """Adds clients that fetch one file after the other."""
     start = {"uniform": ["0 s", "0.5 s"]}
     kind: dict[str, Any] = {"size": f"{SIZE} B", "off": "0 s", "reconnect": True}
     net.traffic("web", "on-off", sender, receiver, flows=clients, start=start, **kind)
@@ -47,12 +47,12 @@ def measured(run: Result, seconds: float) -> dict[str, float]:
 
 
 def ratio(runs: Table, column: str, over: str, under: str) -> np.ndarray:
-    """Of one case to another, for each seed."""
+    """A column in one case divided by the same in another, for each seed."""
     return runs.where(case=over)[column] / runs.where(case=under)[column]
 
 
 def steps(axes: Any, runs: Sequence[Result], cases: Sequence[str], seconds: int) -> None:
-    """The part of the transfers that took at most so long, for each case."""
+    """Draws for each case the part of transfers that were complete after a time."""
     for case, run in zip(cases, runs, strict=True):
         took = sorted(run["transfers"].where(group="web")["took_seconds"])
         axes.plot(took, [n / len(took) for n in range(1, len(took) + 1)], label=case)

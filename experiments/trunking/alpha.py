@@ -52,7 +52,7 @@ def of(runs: Table, alpha: int, column: str) -> np.ndarray:
 
 
 def claim_room(alpha_: int) -> None:
-    """Nothing of users is lost with the room of equation 2, and it is needed."""
+    """Claims that users lose nothing with the buffer of equation 2, and that they need it."""
 
     def lost(runs: Table) -> Numbers:
         return of(runs, alpha_, "lost")

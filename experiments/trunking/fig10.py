@@ -24,7 +24,7 @@ CASES = ["a", "b", "c"]
 
 SECONDS = 600
 SITES = (1, 2, 3)
-"""The first has the web server."""
+"""Numbers of the sites; the first has the web server."""
 CLIENTS, SESSIONS = 22, 10
 CONNECTIONS, VMSS = 4, 1500
 

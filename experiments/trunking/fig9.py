@@ -29,28 +29,28 @@ from ._network import ALPHA, BOTTLENECK_RATE, KB, RATE, required_buffer, reverse
 fig9 = Experiment(__file__, seeds=20)
 
 EVENTS = (0, 28, 58, 90)
-"""When each level-2 trunk begins, in seconds."""
+"""Seconds at which the level-2 trunks begin."""
 SECONDS = 122
 
 SPANS = [slice(start + 5, end) for start, end in zip(EVENTS, (*EVENTS[1:], SECONDS), strict=True)]
-"""What counts after each."""
+"""Seconds that count after each event."""
 
 TEN, NEAR = 10, 0.2
-"""Seconds of a short mean, and how far from its part it may be."""
+"""Seconds of a short mean, and its greatest distance from its share, as a part of the share."""
 
 SHARES = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0.25, 0.25, 0.5, 0), (0.25, 0.25, 0.25, 0.25))
-"""Of the bottleneck, for each level-2 trunk, after each event."""
+"""Shares of the bottleneck for the level-2 trunks, after each event."""
 
 CONNECTIONS, VMSS = 4, 1500
 LEVELS = 2 * CONNECTIONS
-"""Management connections that meet in a place: those of two trunks."""
+"""Management connections that share a queue: those of two trunks."""
 
 ROOM = round(4.5 * required_buffer(CONNECTIONS, [VMSS] * 2, 0))
-"""Bytes of the router."""
+"""Buffer of the router in bytes."""
 
 
 def nested(tunnel: int = 100 * VMSS) -> Scenario:
-    """Level-2 trunks 1 and 2 in level-1 trunk 1, and 3 and 4 in 2, whose queue is so long."""
+    """Level-2 trunks 1 and 2 in level-1 trunk 1, and 3 and 4 in 2; ``tunnel`` limits its queue."""
     net = Scenario(duration=f"{SECONDS} s", sample="1 s", link_header="0 B")
     line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
     outer = [
@@ -89,7 +89,7 @@ def through(trunk: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rates(run: Result) -> np.ndarray:
-    """What each flow received in each second, in KB/s."""
+    """Rate of each flow in each second, in KB/s."""
     table = run["groups over time"]
     return np.array([np.diff(table[f"flow{n}_bytes"], prepend=0) for n in (1, 2, 3, 4)]) / KB
 
@@ -106,13 +106,13 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def full(run: Result, *places: str) -> float:
-    """User packets for which there was no room."""
+    """User packets that were dropped because a queue was full."""
     drops = run.drops.where(reason="queue-full")
     return sum(float(drops.where(place=it)["dropped_packets"].sum()) for it in places)
 
 
 def parts(got: np.ndarray, link: float) -> dict[str, float]:
-    """Of what each got in each second, KB/s: parts after each event, and of a ``link``, bytes/s."""
+    """Shares after each event, and use of a ``link`` (bytes/s), from the KB of each second."""
     row: dict[str, float] = {}
     for event, span in enumerate(SPANS):
         shares = got[:, span].mean(axis=1) / got[:, span].sum(axis=0).mean()
@@ -126,7 +126,7 @@ def parts(got: np.ndarray, link: float) -> dict[str, float]:
 
 
 def near(got: np.ndarray) -> float:
-    """The part of all means of ten seconds that are within ``NEAR`` of their share."""
+    """The part of all ten-second means that differ from their share by at most ``NEAR``."""
     close = []
     for span, shares in list(zip(SPANS, SHARES, strict=True))[1:]:
         for start in range(span.start, span.stop - TEN + 1, TEN):
@@ -137,7 +137,7 @@ def near(got: np.ndarray) -> float:
 
 
 def claim_parts(experiment: Experiment, case: str = "") -> None:
-    """Claims that level-2 trunks have their parts after each event, in the runs of a case."""
+    """Claims the shares of level-2 trunks after each event, in the runs of a case."""
     for event in (1, 2, 3):
         for n in range(event + 1):
             claim_part(experiment, case, event, n)

@@ -29,7 +29,7 @@ CASES = {
     "c": (EQUAL, GUARANTEES["a"], 1),
     "half": (EQUAL, GUARANTEES["a"], 0.5),
 }
-"""VMSS, guarantees, and the router's room of that of equation 2."""
+"""For each case VMSS, guarantees, and the router's buffer divided by that of equation 2."""
 
 WARMUP, SECONDS = 15, 200
 SITES = (1, 2)
@@ -60,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def claim_rates(case: str, paper: tuple[int, int]) -> None:
-    """The claims that both trunks have the paper's rates."""
+    """Claims that both trunks have the rates of the paper."""
     for site in SITES:
 
         def measured(runs: Table, column: str = f"{case} rate_{site}") -> np.ndarray:

@@ -29,13 +29,13 @@ live_nested = Experiment(__file__, seeds=30, needs=missing)
 
 CASES = ["simulated", "live"]
 NUMBERS = (1, 2, 3, 4)
-"""Of level-2 trunks; the first two are in level-1 trunk 1, the others in 2."""
+"""Numbers of the level-2 trunks. Level-1 trunk 1 carries the first two, trunk 2 the others."""
 
 L1_END, L2_END = "10.73.9.9", "10.73.8.9"
-"""Where trunks of each level end."""
+"""Addresses where the trunks of each level end."""
 
 SETTLED = 1
-"""Seconds that a lab is left alone."""
+"""Seconds for which a lab stays idle."""
 
 
 @live_nested.run()
@@ -71,7 +71,7 @@ def live(net: Scenario) -> dict[str, float]:
 
 
 def each_second(count: subprocess.Popen[str], begin: float) -> np.ndarray:
-    """What came in each second since ``begin``, in KB."""
+    """Data received in each second since ``begin``, in KB."""
     count.terminate()
     said, _ = count.communicate()
     time, got = np.array([json.loads(line) for line in said.splitlines()]).T
@@ -83,7 +83,7 @@ def sink(n: int) -> str:
 
 
 def nested(key: str) -> Scenario:
-    """What `fig9.py` simulates, for the simulator and for a lab."""
+    """The network of `fig9.py`, for the simulator and for a lab."""
     net = Scenario(duration=f"{SECONDS} s", sample="1 s")
     line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
     for n in NUMBERS:

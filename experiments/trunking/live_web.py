@@ -29,8 +29,8 @@ from ._network import RATE
 live_web = Experiment(__file__, seeds=5, needs=missing)
 
 CASES = {"a": 1, "b": 1, "roomy b": 4.5, "c": 4.5}
-"""The web alone; beside the others, twice; with a trunk for each site: the router's room, of that
-of equation 2."""
+"""Web alone (a), web beside other traffic with two buffers (b), and a trunk for each site (c). The
+numbers are the router's buffer divided by that of equation 2."""
 
 CLIENTS, SESSIONS = 20, 10
 SETTLED, SECONDS = 5, 60
@@ -77,7 +77,7 @@ def blasted(lab: Lab) -> int:
 
 
 def ratio(runs: Table, column: str, better: np.ufunc = np.minimum) -> np.ndarray:
-    """With trunks, of that without, in the room in which that is ``better``."""
+    """A column with trunks, divided by the better value without trunks in the two buffers."""
     return runs[f"c {column}"] / better(runs[f"b {column}"], runs[f"roomy b {column}"])
 
 

@@ -27,11 +27,11 @@ TRUNKS = 2
 SECONDS = 100
 
 AMPLE = 8
-"""Times the room of equation 2 in bytes: management packets take 52 bytes beside 200 of users."""
+"""Factor on the buffer of equation 2, so that its bytes do not limit the number of packets."""
 
 
 def required_packets(packet: int) -> int:
-    """Room in packets: N (alpha + (alpha + 1) ceil(VMSS / packet))."""
+    """Buffer in packets: N (alpha + (alpha + 1) ceil(VMSS / packet))."""
     return TRUNKS * CONNECTIONS * (ALPHA + (ALPHA + 1) * -(-VMSS // packet))
 
 
@@ -47,7 +47,7 @@ def measure(seed: int, packet: int) -> dict[str, float]:
 
 
 def of(runs: Table, packet: int, needed: int | None = None) -> np.ndarray:
-    """The greatest number of packets that waited, of those needed by the formula."""
+    """The greatest queue in packets, divided by the number from the formula."""
     return runs.where(packet=packet)["most"] / (needed or required_packets(packet))
 
 

@@ -48,7 +48,7 @@ def of(runs: Table, line: str, flows: int, recovery: str, column: str = "timeout
 
 
 def claim_timeouts(recovery: str, flows: int, **bounds: Any) -> None:
-    """What there is of timeouts in 100 s with round robin alone."""
+    """Claims the number of timeouts in 100 s with round robin alone."""
 
     def timeouts(runs: Table) -> Numbers:
         return of(runs, "round robin", flows, recovery)
@@ -71,7 +71,7 @@ SHORT = (
 
 
 def claim_spared(recovery: str, flows: int, why: str | None = None) -> None:
-    """The rule of U/2 leaves at most a third of the timeouts of one line, the ledger says."""
+    """Claims that the rule of U/2 leaves at most a third of the timeouts of one FIFO."""
 
     def spared(runs: Table) -> Numbers:
         fifo, sparing = (of(runs, line, flows, recovery) for line in ("fifo", "sparing"))

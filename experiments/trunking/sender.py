@@ -45,7 +45,7 @@ def sites(
     flows: int = 4,
     tcp: Mapping[str, Any] | None = None,
 ) -> Scenario:
-    """Two sites of so many TCP ``flows`` to a third, by trunks whose packets wait in ``queue``."""
+    """Two sites with ``flows`` TCP flows each to a third. Trunks have this ``queue``."""
     net = Scenario(
         duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B", tcp=dict(tcp or {})
     )
@@ -86,7 +86,7 @@ def measure(seed: int, queue: str) -> dict[str, float]:
 
 
 def over(runs: Table, column: str, queue: str) -> np.ndarray:
-    """Of that with the FIFO."""
+    """A column divided by the same with the FIFO."""
     return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
 
 

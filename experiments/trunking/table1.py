@@ -24,8 +24,9 @@ from ._web import BSD, measured, ratio, steps, transfers
 table1 = Experiment(__file__, seeds=65)
 
 CASES = ["a", "b", "c", "d", "c-flows"]
-"""Small transfers alone; beside UDP; both in trunks; and two greedy TCP connections as well. Then
-(c) with a queue for each flow before the trunks, which is not the paper's."""
+"""Small transfers alone (a), beside UDP (b), both in trunks (c), and two more greedy TCP
+connections (d). The last case is (c) with a queue for each flow before the trunks; the paper
+does not have it."""
 
 SECONDS = 300
 NODES = (1, 2, 3, 4, 5)
@@ -62,7 +63,7 @@ def ring(case: str) -> Scenario:
 
 
 def edge(n: int, case: str) -> dict[str, Any]:
-    """The policy file of a gateway: the ends of trunks it has, and what goes through them."""
+    """The policy file of a gateway: the ends of trunks at it, and the traffic that they carry."""
     trunks, policies = [], []
     for start, end in TRUNKS:
         it = trunk(f"t{start}", f"192.0.2.{start}", 1500, 0, 4) | {"peer": f"192.0.2.{end}"}

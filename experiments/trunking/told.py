@@ -30,17 +30,17 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "epochs": {"probing": "epochs"},
     "far": {},
 }
-"""What is said of the trunk; the last is between sites that are far from each other."""
+"""Settings of each trunk; ``far`` is a trunk between distant sites."""
 
 DELAYS = {"far": 100}
 NEAR = 10
-"""Of the way between sites, in milliseconds."""
+"""Delay between near sites in milliseconds."""
 
 FLOWS = [1, 4, 16]
 
 
 def sites(signal: str, trunk: str, flows: int) -> Scenario:
-    """Two sites, a trunk from one to the other, and the way between them."""
+    """Two sites, a trunk from one to the other, and the links between them."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s")
     there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **TRUNKS[trunk]}
     back = {**there, "local": there["peer"], "peer": there["local"]}
@@ -73,7 +73,7 @@ def measure(seed: int, signal: str, trunk: str, flows: int) -> dict[str, float]:
 
 
 def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator[np.ndarray]:
-    """With PostACK, of what it is without, for each kind of trunk and number of senders."""
+    """A column with PostACK, divided by the same without, for each trunk and number of senders."""
     for trunk in trunks:
         for flows in FLOWS:
             cell = runs.where(trunk=trunk, flows=flows)
@@ -82,7 +82,7 @@ def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator
 
 
 def turns(columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], float]) -> list[float]:
-    """The largest or least of several numbers for each seed."""
+    """The largest or smallest of several numbers for each seed."""
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 

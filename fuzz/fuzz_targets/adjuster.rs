@@ -1,4 +1,5 @@
-//! Samples of an aggregate gateway, with any totals: the weight of a rate adjuster stays within its bounds.
+//! Samples of an aggregate gateway, with any totals: the weight of a rate adjuster stays within its
+//! bounds.
 
 #![no_main]
 

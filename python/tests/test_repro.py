@@ -46,7 +46,7 @@ def draw(runs):
 
 @pytest.fixture
 def papers(tmp_path, monkeypatch):
-    """Two experiments, of which the second claims what is not so."""
+    """Two experiments. The second has a claim that is wrong."""
     folder = tmp_path / "experiments" / "sums"
     folder.mkdir(parents=True)
     (folder / "fig9.py").write_text(PAPER.format(n=9, within=0.2))

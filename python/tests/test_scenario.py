@@ -1,6 +1,7 @@
 """Tests of scenarios and results."""
 
 import pickle
+import signal
 import tomllib
 
 import numpy as np
@@ -103,6 +104,65 @@ def test_an_error_names_the_field_and_says_what_to_do(mend, message):
     net.link("bob", "carol", **mend)
     with pytest.raises(ScenarioError, match=message):
         net.run()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), r'link\[1\]\.rate: nan .*write .*"10 Mbit/s"'),
+        (float("inf"), r'link\[1\]\.rate: inf .*write .*"10 Mbit/s"'),
+        (np.float64("-inf"), r"link\[1\]\.rate: .*inf.*write"),
+        (2**63, r"link\[1\]\.rate: 9223372036854775808 is too large; write at most"),
+        (None, r"link\[1\]\.rate: None .*leave the field out"),
+        (b"10 Mbit/s", r"link\[1\]\.rate: b'10 Mbit/s' .*write"),
+        ({"kind": [1, None]}, r"link\[1\]\.rate\.kind\[1\]: None"),
+    ],
+)
+def test_a_value_that_no_file_can_hold_is_named_with_its_field(value, message):
+    """Kills: an error of the JSON or TOML writer, which knows no field."""
+    net = telephony()
+    net.host("carol")
+    net.link("bob", "carol", rate=value)
+    for refused in (net.run, net.check, net.to_toml):
+        with pytest.raises(ScenarioError, match=message):
+            refused()
+
+
+def test_a_value_in_a_policy_is_named_with_its_field():
+    net = telephony()
+    with pytest.raises(ScenarioError, match=r"gateway\[0\]\.policy\.policy\[0\]\.weight: None"):
+        net.gateway("edge", {"policy": [{"name": "calls", "weight": None}]})
+
+
+@pytest.mark.parametrize("seed", [None, -1, 2**64, 1.5, float("nan"), "1", True])
+def test_a_seed_that_is_none_is_named(seed):
+    with pytest.raises(ScenarioError, match=r"seed: .* write a whole number"):
+        telephony().run(seed=seed)
+
+
+def test_numbers_of_numpy_are_numbers():
+    net = telephony()
+    net.traffic("more", "greedy", "bob", "alice", flows=np.int64(2))
+    assert len(net.run(seed=np.uint8(3)).flows) == 3
+
+
+def test_what_a_handler_of_a_signal_raises_keeps_its_type():
+    """Kills: KeyboardInterrupt in place of the exception."""
+
+    def late(*_):
+        raise TimeoutError("a budget of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    net = telephony()
+    net.duration = "100000 s"
+    net.traffic("bulk", "greedy", "alice", "bob")
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
+        with pytest.raises(TimeoutError, match="a budget of processor time"):
+            net.run()
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def test_an_unknown_node_is_named_with_those_there_are():

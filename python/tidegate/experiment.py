@@ -87,12 +87,12 @@ class Claim:
 
     @property
     def judged(self) -> bool:
-        """Whether the claim can fail."""
+        """True if the claim can fail."""
         return self.kind != "context"
 
     @property
     def tolerance_is_ours(self) -> bool:
-        """Whether this is a claim of the paper with bounds that the paper does not print.
+        """True if this is a claim of the paper with bounds that the paper does not print.
 
         The bounds count as printed if they are its number, or an order: above 1 for a ratio, above
         0 for a difference.
@@ -121,13 +121,13 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is judged and the whole interval is within its bounds."""
+        """True if the claim is judged and the whole interval is within its bounds."""
         claim, ours = self.claim, self.ours
         return claim.judged and claim.at_least <= ours.low and ours.high <= claim.at_most
 
     @property
     def at_bound(self) -> bool:
-        """Whether a bound is inside the interval, and both ends are within the margin of it."""
+        """True if a bound is inside the interval, and both ends are within the margin of it."""
         low, high, margin = self.ours.low, self.ours.high, self.claim.margin
         bounds = (self.claim.at_least, self.claim.at_most)
         return any(low <= it <= high and max(it - low, high - it) < margin for it in bounds)

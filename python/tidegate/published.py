@@ -44,7 +44,7 @@ class Page:
                 yield kind, word.strip("*")
 
     def short(self, word: str) -> list[str]:
-        """Each claim with this verdict, with its numbers and its reason, if there is one."""
+        """All claims with this verdict, with their numbers and, if known, their reasons."""
         lines = []
         for name, section in self.sections.items():
             why = dict(_WHY.findall(section))

@@ -8,9 +8,11 @@ A :class:`Scenario` has the same content as a scenario file in TOML, with the sa
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -84,7 +86,8 @@ class Scenario:
             policy = policy.read_text()
         if not isinstance(policy, str):
             ports = {"lan": "lan", "wan": "wan", **policy.get("gateway", {})}
-            policy = _to_toml({**policy, "gateway": ports})
+            place = f"gateway[{len(self.tables.get('gateway', []))}].policy"
+            policy = _to_toml({**policy, "gateway": ports}, place)
         self._add("gateway", {"name": name, "inline": policy, **fields})
 
     def link(self, a: str, b: str, **fields: Value) -> None:
@@ -149,10 +152,13 @@ class Scenario:
 
         Raises:
             ScenarioError: the scenario cannot be simulated; the message names the field.
-            KeyboardInterrupt: on Ctrl-C, also in the middle of a run.
+            KeyboardInterrupt: on Ctrl-C, also in the middle of a run. What another handler of a
+                signal raises ends the run in the same way, and keeps its type.
         """
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= _MOST_SEED:
+            raise ScenarioError(f"seed: {seed!r} is no seed; write a whole number, 0 to 2**64 - 1")
         try:
-            return Result(_native.run(self.to_toml(), seed), seed)
+            return Result(_native.run(self.to_toml(), int(seed)), int(seed))
         except _native.Invalid as error:
             raise ScenarioError(str(error)) from None
 
@@ -188,5 +194,36 @@ def _list(names: Names) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _to_toml(tables: Mapping[str, Any]) -> str:
-    return _native.to_toml(json.dumps(tables))
+def _to_toml(tables: Mapping[str, Any], place: str = "") -> str:
+    return _native.to_toml(json.dumps(_plain(tables, place)))
+
+
+def _plain(value: Any, place: str) -> Any:
+    """``value`` in the types of TOML. ``place`` is its field."""
+    match value:
+        case str() | bool():
+            return value
+        case Mapping():
+            inner = f"{place}." if place else ""
+            return {str(name): _plain(each, f"{inner}{name}") for name, each in value.items()}
+        case Sequence() if not isinstance(value, (bytes, bytearray)):
+            return [_plain(each, f"{place}[{number}]") for number, each in enumerate(value)]
+        case Integral():
+            if abs(int(value)) <= _MOST_WHOLE:
+                return int(value)
+            raise ScenarioError(f"{place}: {value!r} is too large; write at most 2**63 - 1")
+        case float() if math.isfinite(value):
+            return float(value)
+        case None:
+            raise ScenarioError(f"{place}: None is no value; leave the field out for its default")
+    raise ScenarioError(
+        f"{place}: {value!r} is no value; write a whole number, a quantity as text"
+        ' such as "10 Mbit/s", a list or a table'
+    )
+
+
+_MOST_WHOLE = 2**63 - 1
+"""The largest whole number of TOML (version 1.0.0, section Integer)."""
+
+_MOST_SEED = 2**64 - 1
+"""The largest seed: of 64 bits, as in ``tidegate_sim::scenario::Run``."""

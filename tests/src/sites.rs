@@ -1,4 +1,5 @@
-//! Two sites, each with an aggregate gateway as its router: a client, two gateways and a server in a row.
+//! Two sites, each with an aggregate gateway as its router: a client, two gateways and a server in
+//! a row.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

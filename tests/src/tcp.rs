@@ -45,7 +45,7 @@ pub struct Setup {
     /// The link in each direction.
     #[serde(default)]
     pub link: LinkConfig,
-    /// One in so many ECN-capable packets is marked, in either direction; zero for none.
+    /// One in `mark_one_in` ECN-capable packets is marked, in either direction; zero for none.
     #[serde(default)]
     pub mark_one_in: u32,
     /// Interval of samples of the windows; no samples if absent.

@@ -199,8 +199,8 @@ impl Host {
         &self.namespace
     }
 
-    /// Starts the process that keeps the namespaces of this host, after the shell commands `first`. With
-    /// commands, the process has a mount namespace of its own.
+    /// Starts the process that keeps the namespaces of this host, after the shell commands `first`.
+    /// With commands, the process has a mount namespace of its own.
     pub(crate) fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));

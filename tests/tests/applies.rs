@@ -29,7 +29,7 @@ const PORT: u16 = 9_000;
 const BATCH: u32 = 64;
 const INTERVAL: Duration = Duration::from_micros(300);
 
-/// The receiver ends when no datagram arrives for so long.
+/// The receiver ends when no datagram arrives for this time.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// Two alternating sets: they differ in a name, a kind of queue, and an action.

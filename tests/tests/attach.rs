@@ -36,13 +36,13 @@ action = "shape"
 /// The command that enters the network namespace, which determines the gateway's mount namespace.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// With a mount namespace of its own, which ends with it.
+    /// With its own mount namespace, which ends when the gateway ends.
     NetnsExec,
     /// With the mounts of the test bed.
     Nsenter,
 }
 
-/// A gateway, started in one of these ways.
+/// A gateway that was started by a variant of [`By`].
 struct Gateway<'a> {
     bed: &'a Testbed,
     process: Process,

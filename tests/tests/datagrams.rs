@@ -19,7 +19,7 @@ const WAYS: [[(&str, &str); 2]; 2] = [[(NEAR, "10.73.0.1"), FAR], [FAR, (NEAR, "
 /// Destination port of the datagrams.
 const PORT: &str = "9";
 
-/// Number of flows of each protocol and direction, and bytes of each TCP flow. UDP and TCP together
+/// Number of flows for each protocol and direction, and bytes of a TCP flow. UDP and TCP together
 /// offer a tenth more than half of the rate, as frames, so data always waits.
 const FLOWS: usize = 2;
 const BYTES: u64 = 2_500_000;

@@ -389,7 +389,8 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     }
 }
 
-/// A datagram in three tunnels (IP in IP) whose checksum is the sum of its pseudo header, as a sender leaves it.
+/// A datagram in three tunnels (IP in IP) whose checksum is the sum of its pseudo header, as a
+/// sender leaves it.
 fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     let mut inner = bed.lan.datagram(&bed.wan, false, (5_000, 6_000), &[7; 64]).bytes();
     let (ip, udp) = (14, 34);

@@ -66,7 +66,7 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
             frame.link = vlans.iter().map(|id| Link::vlan(*id)).collect();
             frame
         };
-        // Frames are sent one by one: different tags mean different flows, which may overtake each
+        // Sends each frame alone: different tags are different flows, and flows may overtake each
         // other.
         for frame in (0..).zip(&tags).map(tagged) {
             let frame = [frame];

@@ -56,7 +56,7 @@ impl<'a> Script<'a> {
             (tcp.seq, tcp.ack, tcp.window) = (seq, ack, 100);
             (tcp.high_flags, tcp.flags) = (flags[0], TcpFlags(flags[1]));
             tcp.options.extend([1, 1, 8, 10]);
-            // Each segment has a timestamp of its own, and echoes one.
+            // The timestamp option: the time of this segment, and the echoed time.
             tcp.options.extend([seq + ack, ack / 2].map(u32::to_be_bytes).as_flattened());
             tcp.options.extend(more);
         }
@@ -98,10 +98,11 @@ impl<'a> Script<'a> {
     }
 }
 
-/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a stretch ACK
-/// echo its timestamp.
+/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a
+/// stretch ACK echo its timestamp.
 ///
-/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another ACK.
+/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another
+/// ACK.
 fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let ecn = TcpFlags::ECE | TcpFlags::CWR;

@@ -24,7 +24,7 @@ queue = "{queue}"
     )
 }
 
-/// Number of attempts, one of which must be undisturbed.
+/// Number of attempts. The test needs a single undisturbed attempt.
 const TRIES: u32 = 3;
 
 fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {

@@ -1,5 +1,5 @@
-//! Large requests on the control socket of a live gateway: the largest body, and the cost of an `apply` of 60
-//! MB.
+//! Large requests on the control socket of a live gateway: the largest body, and the cost of an
+//! `apply` of 60 MB.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,8 @@ use crate::report::{Line, Report};
 /// The largest body that the API promises to accept.
 const LARGEST: usize = 64 << 20;
 
-/// Size in bytes and number of policies of the applied file. Comments fill the file up to that size.
+/// Size in bytes and number of policies of the applied file. Comments fill the file up to that
+/// size.
 const APPLIED: usize = 60_000_000;
 const POLICIES: u32 = 50_000;
 
@@ -28,8 +29,8 @@ const BACKEND: &str = "af-packet";
 /// Largest permitted time of an `apply`, relative to a `check` of the same file.
 const TIME: f64 = 3.0;
 
-/// Largest permitted growth of the gateway's memory during the `apply`, relative to the size of the body.
-/// Measured: 7.7.
+/// Largest permitted growth of the gateway's memory during the `apply`, relative to the size of the
+/// body. Measured: 7.7.
 const MEMORY: f64 = 10.0;
 
 /// Largest permitted time of a `status` during the `apply`, relative to the `apply`. It would be 1
@@ -54,7 +55,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     apply(&bed, &gateway, &socket, report)
 }
 
-/// Adds the number of wrong answers to two requests: the largest body, and a body that is one byte longer.
+/// Adds the number of wrong answers to two requests: the largest body, and a body that is one byte
+/// longer.
 fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     let mut wrong = 0;
     let mut said = Vec::new();
@@ -154,7 +156,8 @@ fn memory(gateway: &Gateway<'_>, name: &str) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("no {name} in\n{text}"))? << 10)
 }
 
-/// A policy file of `len` bytes: `policies` policies, each for its own host, and a comment as padding.
+/// A policy file of `len` bytes: `policies` policies, each for its own host, and a comment as
+/// padding.
 fn file(policies: u32, len: usize) -> String {
     let mut text = format!("[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{BACKEND}\"\n");
     for number in 0..policies {
@@ -182,8 +185,8 @@ fn body(text: &str, len: usize) -> anyhow::Result<Vec<u8>> {
 struct Socket(PathBuf);
 
 impl Socket {
-    /// The socket of `gateway`. The path leads through the gateway's mount namespace, which has its own
-    /// `/run`.
+    /// The socket of `gateway`. The path leads through the gateway's mount namespace, which has its
+    /// own `/run`.
     fn of(gateway: &Gateway<'_>) -> Self {
         Self(format!("/proc/{}/root/run/tidegate.sock", gateway.id()).into())
     }

@@ -34,8 +34,8 @@ const CACHE: [&str; 4] =
 /// Name pattern of the only function that is counted in a live case: a turn of the measured end.
 const LIVE: &str = "*cases::live::counted*";
 
-/// Pattern of the counted calls into a gateway. Callgrind accepts a pattern for one option only, so the
-/// second option names the same function by another pattern.
+/// Pattern of the counted calls into a gateway. Callgrind accepts a pattern for one option only, so
+/// the second option names the same function by another pattern.
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 

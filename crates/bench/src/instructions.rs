@@ -161,7 +161,8 @@ const LONGEST_CALL: f64 = 3_000_000.0;
 /// Number of policies in a commit: the default limit of a source (`max_policies`).
 const COMMITTED: u32 = 100_000;
 
-/// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the longest call.
+/// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the
+/// longest call.
 fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     for (name, most, growth, in_calls) in AT_ONCE {
         let commits = name.starts_with("commit/");

@@ -47,7 +47,7 @@ fn hops(report: &mut Report, few: &[Outcome], many: &[Outcome]) {
     });
 }
 
-/// The memory of each of many flows, including its own part of the network.
+/// The memory for each flow, including the part of the network that belongs to the flow.
 fn memory(report: &mut Report, few: &Outcome, many: &Outcome) {
     let flows = real(MANY.flows);
     let each = |bytes: u64| real(bytes) / flows;

@@ -1,7 +1,7 @@
 //! Canonical forms of TOML values: one text for all spellings of a value.
 //!
-//! Quantities are in their base unit: `bit/s`, `B`, `ns`, and `%` with the fewest digits. A mechanism without
-//! parameters is its name.
+//! Quantities are in their base unit: `bit/s`, `B`, `ns`, and `%` with the fewest digits. A
+//! mechanism without parameters is its name.
 
 use serde::de::DeserializeOwned;
 use tidegate_core::packet::Codepoint;

@@ -194,8 +194,8 @@ impl Findings {
         self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
-    /// For each finding, the path of its field, such as `link[2].rate`, with indices from 0. Empty for a
-    /// finding on the whole file.
+    /// For each finding, the path of its field, such as `link[2].rate`, with indices from 0. Empty
+    /// for a finding on the whole file.
     #[must_use]
     pub fn fields(&self) -> Vec<String> {
         let places = self.places();
@@ -330,8 +330,8 @@ impl Findings {
     }
 }
 
-/// Maximum distance in bytes of two places shown in one snippet. Places further apart get a snippet each,
-/// which bounds the rendering time in long files.
+/// Maximum distance in bytes of two places shown in one snippet. Places further apart get a snippet
+/// each, which bounds the rendering time in long files.
 const TOGETHER: usize = 64 << 10;
 
 /// The lines of a text, by the offsets of their first bytes.

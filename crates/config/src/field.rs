@@ -32,8 +32,8 @@ impl Places {
         places
     }
 
-    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices from 0.
-    /// Empty if no field contains it.
+    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices
+    /// from 0. Empty if no field contains it.
     ///
     /// The range of a `[table]` covers its header only, so its fields lie outside that range.
     pub(crate) fn path(&self, span: &Span) -> String {
@@ -93,8 +93,8 @@ impl Places {
     }
 }
 
-/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the range
-/// of the innermost table or list of the path that it has.
+/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the
+/// range of the innermost table or list of the path that it has.
 pub(crate) fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }

@@ -70,7 +70,7 @@ impl fmt::Display for ItemKind {
 }
 
 impl Item {
-    /// The item as a document of one table.
+    /// The item as a TOML document with a single table.
     #[must_use]
     pub fn text(&self) -> String {
         let mut fields = self.fields.clone();

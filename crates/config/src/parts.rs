@@ -1,7 +1,8 @@
-//! A policy set in several parts: the policy file, the files it includes, and the sets of its sources.
+//! A policy set in several parts: the policy file, the files it includes, and the sets of its
+//! sources.
 //!
-//! The parts are merged into one document, and byte ranges into one text. The compiler of policy files therefore
-//! treats a set in parts like a single file, and its findings point at the part.
+//! The parts are merged into one document, and byte ranges into one text. The compiler of policy
+//! files therefore treats a set in parts like a single file, and its findings point at the part.
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};

@@ -233,7 +233,7 @@ impl Aggregate {
     ///
     /// When buffers are scarce, a packet that would wait behind others is dropped.
     pub fn offer(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
-        self.counts.offered.add(pool[&packet].len);
+        self.counts.offered.add(pool[&packet].wire_len());
         self.counts.triggers.arrival += 1;
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         if cx.pool.is_scarce() && self.conditioner.backlog().packets > 0 {
@@ -247,7 +247,7 @@ impl Aggregate {
 
     /// Counts a packet of a member that bypasses the conditioner.
     pub fn pass_by(&mut self, now: Time, packet: &Packet) {
-        self.counts.offered.add(packet.len);
+        self.counts.offered.add(packet.wire_len());
         self.counts.progress.conforms(packet, now);
     }
 
@@ -260,7 +260,7 @@ impl Aggregate {
         out: &mut Fifo,
     ) {
         while let Some(packet) = waiting.pop(pool) {
-            self.counts.offered.add(pool[&packet].len);
+            self.counts.offered.add(pool[&packet].wire_len());
             self.condition(now, pool, packet, out);
         }
     }

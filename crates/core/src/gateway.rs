@@ -289,7 +289,7 @@ impl Machine for Gateway {
         let packet = &mut self.pool[&id];
         packet.arrived = now;
         packet.cost = self.config.overhead.charge(packet);
-        self.counts.received[direction.index()].add(packet.len);
+        self.counts.received[direction.index()].add(packet.wire_len());
 
         if self.trunks.is_some() {
             let Some(back) = self.end_at_trunk(now, direction, id) else { return };
@@ -321,7 +321,7 @@ impl Machine for Gateway {
             self.made_room(now, direction, &packet);
         }
         let leaving = &self.pool[&packet];
-        self.counts.transmitted[direction.index()].add(leaving.len);
+        self.counts.transmitted[direction.index()].add(leaving.wire_len());
         if let Some(flow) = self.flows.of_packet(leaving, direction) {
             flow.on_departure(now, leaving, direction);
             if self.marks {

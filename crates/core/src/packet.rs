@@ -315,6 +315,16 @@ impl Packet {
         }
     }
 
+    /// Bytes of its frames on the wire. Each frame of a super-packet repeats the headers.
+    #[must_use]
+    pub fn wire_len(&self) -> u32 {
+        if self.segments <= 1 {
+            return self.len;
+        }
+        let repeated = u32::from(self.segments) - 1;
+        self.headers().saturating_mul(repeated).saturating_add(self.len)
+    }
+
     /// Length of the IP packet; of a super-packet, the longest IP packet that it becomes on the wire. Zero for
     /// frames that are not IP.
     #[must_use]

@@ -50,7 +50,7 @@ pub struct Report {
     pub aggregates: Vec<AggregateReport>,
 }
 
-/// Packets and their bytes as frames.
+/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// Packets.

@@ -8,10 +8,11 @@ mod gateway_run;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_core::gateway::{FlowSurvey, GatewayConfig, Generation, Survey};
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
+use tidegate_core::packet::{Direction, TcpSegment};
 use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
 use tidegate_core::report::Report;
-use tidegate_core::{Bytes, Rate, Time};
+use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
 
@@ -185,4 +186,25 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     run.now += span + Duration::from_millis(1);
     run.offer(2, 1_001, 1_514);
     assert_eq!(counts(&run), [1, 1]);
+}
+
+/// Kills: headers counted once for all frames, at the ports or at the policy; those of a single frame counted twice.
+#[test]
+fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
+    const HEADERS: u32 = 66;
+    let mut run =
+        Run::new(&config(), vec![policy("all", from(1), shape_by(conditioning(), "drop-tail"))]);
+    for segments in [40, 1] {
+        let payload = 1_448 * segments;
+        let single = gateway_run::packet(1, segments, HEADERS + payload);
+        let tcp = single.tcp.map(|tcp| TcpSegment { payload, ..tcp });
+        let segments = u16::try_from(segments).unwrap();
+        run.offer_packet(Gateway::LAN, Packet { tcp, segments, segment: 1_448, ..single });
+    }
+    run.until(Time::from_secs(1));
+    let (_, report) = run.end();
+    let (up, all) = (Direction::Up.index(), &report.aggregates[0]);
+    for count in [report.received[up], report.transmitted[up], all.offered, all.conforming] {
+        assert_eq!((count.packets, count.bytes), (2, 41 * u64::from(HEADERS + 1_448)));
+    }
 }

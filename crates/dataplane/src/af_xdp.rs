@@ -211,8 +211,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Takes the mode that the operator chose. Otherwise prefers the mode of the attached program, which
-    /// can then be replaced atomically, or else the best mode of the driver.
+    /// Takes the mode that the operator chose. Otherwise prefers the mode of the attached program,
+    /// which can then be replaced atomically, or else the best mode of the driver.
     fn of(interface: &Interface, chosen: Option<Mode>) -> Self {
         let features = Features::of(interface);
         let can = features.is_none_or(Features::native);

@@ -1,13 +1,14 @@
 //! Fail to wire: BPF programs bridge the two ports while no gateway is alive.
 //!
-//! A BPF program on each port tests two conditions for every frame. The first is a deadline in shared
-//! memory, which the gateway extends regularly and which expires when the gateway hangs. The second is
-//! a program array that only the gateway's process holds. The kernel empties the array when the process
-//! dies. If either condition fails, the program redirects the frame to the other port.
+//! A BPF program on each port tests two conditions for every frame. The first is a deadline in
+//! shared memory, which the gateway extends regularly and which expires when the gateway hangs. The
+//! second is a program array that only the gateway's process holds. The kernel empties the array
+//! when the process dies. If either condition fails, the program redirects the frame to the other
+//! port.
 //!
-//! The programs are attached to the interface, not to the process. They stay after the gateway ends,
-//! because the host has no bridge between the ports. A new gateway finds earlier programs by their
-//! names, replaces them and adds their counters to its own. Until its first
+//! The programs are attached to the interface, not to the process. They stay after the gateway
+//! ends, because the host has no bridge between the ports. A new gateway finds earlier programs by
+//! their names, replaces them and adds their counters to its own. Until its first
 //! [`beat`](Heartbeat::beat), frames bypass it. Only [`detach`] removes the programs.
 
 mod filter;
@@ -375,7 +376,8 @@ pub(crate) struct XdpPort<'a> {
     pub(crate) takes_redirected: bool,
 }
 
-/// An attachment in progress. Dropped before [`finish`](Self::finish), it detaches the new programs.
+/// An attachment in progress. Dropped before [`finish`](Self::finish), it detaches the new
+/// programs.
 struct Laying {
     tc: Tc,
     wires: Vec<Wire>,
@@ -414,8 +416,8 @@ impl Laying {
         Err(WireError::Object)
     }
 
-    /// Attaches the XDP program to `port` with all its sockets. Adds the tc program if the XDP program
-    /// cannot redirect frames to the peer port itself.
+    /// Attaches the XDP program to `port` with all its sockets. Adds the tc program if the XDP
+    /// program cannot redirect frames to the peer port itself.
     fn xdp_in_mode(
         &mut self,
         port: &XdpPort<'_>,
@@ -427,8 +429,9 @@ impl Laying {
         let gives_way = GivesWay::of(&there, mode)?;
         let mut object = Object::wire()?;
         object.set_sockets(port.sockets.iter().copied())?;
-        // Every driver transmits frames that a generic XDP program redirects. A frame that a generic
-        // program passes on may reach the tc program without its link-layer header (Linux 6.18).
+        // Every driver transmits frames that a generic XDP program redirects. A frame that a
+        // generic program passes on may reach the tc program without its link-layer header (Linux
+        // 6.18).
         let by_itself = mode == Mode::Generic || peer.takes_redirected;
         if by_itself {
             object.set_peer(peer.interface)?;
@@ -495,8 +498,8 @@ impl Drop for Laying {
     }
 }
 
-/// Detaches the programs of `there` that `chosen` selects. Program `new` stays, also where it replaced
-/// an old program in the same filter.
+/// Detaches the programs of `there` that `chosen` selects. Program `new` stays, also where it
+/// replaced an old program in the same filter.
 fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Result<(), WireError> {
     let failed = |source| WireError::attach(&there.interface, source);
     let now = Survey::of(&there.interface).map_err(failed)?;

@@ -17,7 +17,8 @@ use crate::interface::{Interface, check};
 pub struct PortLock(#[expect(dead_code, reason = "held, and not used")] OwnedFd);
 
 impl PortLock {
-    /// Locks `interface` in `file`, which is created if necessary. `None` if the interface is locked.
+    /// Locks `interface` in `file`, which is created if necessary. `None` if the interface is
+    /// locked.
     ///
     /// # Errors
     ///
@@ -37,8 +38,8 @@ impl PortLock {
     }
 }
 
-/// The file offset of an interface: the 32-bit inode number of its network namespace, then its 31-bit
-/// index. File offsets have 63 bits.
+/// The file offset of an interface: the 32-bit inode number of its network namespace, then its
+/// 31-bit index. File offsets have 63 bits.
 fn place(namespace: u64, index: u32) -> i64 {
     let place = (namespace & u64::from(u32::MAX)) << 31 | u64::from(index & (u32::MAX >> 1));
     // The last offset cannot be locked with a length of one. No namespace has that inode number.

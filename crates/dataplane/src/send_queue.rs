@@ -1,6 +1,7 @@
 //! The bytes of a TCP socket that the other end has not acknowledged.
 //!
-//! Source: Linux, `tcp(7)`, `SIOCOUTQ`, and `net/ipv4/tcp.c` (`tcp_ioctl`): a FIN counts as one byte.
+//! Source: Linux, `tcp(7)`, `SIOCOUTQ`, and `net/ipv4/tcp.c` (`tcp_ioctl`): a FIN counts as one
+//! byte.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use numpy::IntoPyArray;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tidegate_config::{Diagnostic, Findings, Severity, scenario};
@@ -67,16 +67,22 @@ fn explain(found: &Findings) -> String {
 }
 
 fn simulate(scenario: &Scenario) -> PyResult<Results> {
+    // What a signal handler of the user raised, or the interpreter's own at Ctrl-C.
+    let mut raised = None;
     let look = |_| match Python::attach(|py| py.check_signals()) {
         Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
+        Err(error) => {
+            raised = Some(error);
+            ControlFlow::Break(())
+        }
     };
     let lines = |problems: Vec<Problem>| {
         let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Invalid::new_err(lines.join("\n"))
     };
     let simulation = Simulation::new(scenario).map_err(lines)?;
-    simulation.run(look).map_err(|stopped| PyKeyboardInterrupt::new_err(stopped.to_string()))
+    let results = simulation.run(look);
+    results.map_err(|stopped| raised.unwrap_or_else(|| PyOSError::new_err(stopped.to_string())))
 }
 
 fn columns(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyDict>> {

@@ -1,7 +1,7 @@
 //! Credentials of a source: secrets from files of mode 0600, and the configuration of TLS.
 //!
-//! TLS is rustls with ring. The certificate of the server must be signed by `ca`, or else by an authority that
-//! this host trusts.
+//! TLS is rustls with ring. The certificate of the server must be signed by `ca`, or else by an
+//! authority that this host trusts.
 //!
 //! Source: RFC 8446, TLS 1.3; RFC 5280, certificates.
 
@@ -59,7 +59,8 @@ pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, F
     }
 }
 
-/// The secret in a file that nobody but its owner may read. One line break at its end is not part of it.
+/// The secret in a file that nobody but its owner may read. One line break at its end is not part
+/// of it.
 ///
 /// # Errors
 ///
@@ -134,7 +135,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
         .ok_or_else(|| unusable(format!("{} holds no certificate in PEM", path.display())))
 }
 
-/// Opens a regular file. Others, such as a pipe without a writer, would stop every task of the thread.
+/// Opens a regular file. Others, such as a pipe without a writer, would stop every task of the
+/// thread.
 fn open(path: &Path) -> Result<fs::File, Fault> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);

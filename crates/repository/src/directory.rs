@@ -1,14 +1,15 @@
 //! A directory of TOML files as a policy repository.
 //!
-//! The set is the files whose names end in `.toml`. It is committed by a marker, the file `COMMIT`, whose content is
-//! the revision. With `commit = "each-change"` a change is committed when no file has changed for [`QUIET`].
+//! The set is the files whose names end in `.toml`. It is committed by a marker, the file `COMMIT`,
+//! whose content is the revision. With `commit = "each-change"` a change is committed when no file
+//! has changed for [`QUIET`].
 //!
-//! Reading never mixes two commits. The marker must be the same before and after, and no file may be newer than the
-//! marker. If the marker is a symbolic link into another directory, as Kubernetes makes them, that directory is read:
-//! it is replaced as a whole.
+//! Reading never mixes two commits. The marker must be the same before and after, and no file may
+//! be newer than the marker. If the marker is a symbolic link into another directory, as Kubernetes
+//! makes them, that directory is read: it is replaced as a whole.
 //!
-//! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a directory that was
-//! made again, or to which a symbolic link now leads.
+//! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a
+//! directory that was made again, or to which a symbolic link now leads.
 
 mod read;
 mod write;
@@ -149,7 +150,8 @@ impl Watch {
         self.seen.as_ref().is_some_and(read::Look::has_marker)
     }
 
-    /// Waits until a commit may have been made, and no further one follows for [`QUIET`]; or until `again`.
+    /// Waits until a commit may have been made, and no further one follows for [`QUIET`]; or until
+    /// `again`.
     async fn next_commit(&mut self, again: Option<Duration>) {
         let again = again.map(|wait| Instant::now() + wait);
         while !self.changed(again).await {
@@ -166,7 +168,8 @@ impl Watch {
         }
     }
 
-    /// Waits for a change until the next look is due, or `deadline`; returns `true` if it may be a commit.
+    /// Waits for a change until the next look is due, or `deadline`; returns `true` if it may be a
+    /// commit.
     async fn changed(&mut self, deadline: Option<Instant>) -> bool {
         let due = Instant::now() + self.directory.poll;
         let due = deadline.map_or(due, |deadline| deadline.min(due));

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`.
-//! Differs: with `commit = "each-change"` a store without any key is no commit, because a server that lost its data
-//! looks like this. An empty set is meant if the marker exists.
+//! Differs: with `commit = "each-change"` a store without any key is no commit, because a server
+//! that lost its data looks like this. An empty set is meant if the marker exists.
 
 mod client;
 mod credentials;

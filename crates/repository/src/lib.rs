@@ -1,10 +1,11 @@
 //! Policy repositories, in which an organisation keeps the policies of its gateways.
 //!
-//! A [`PolicyRepository`] watches one source and proposes each complete set of policies as a [`Snapshot`]. A set
-//! is complete when its marker is written, the last write of a change. The policy agent merges the snapshots of
-//! all sources, compiles one generation, and installs it.
+//! A [`PolicyRepository`] watches one source and proposes each complete set of policies as a
+//! [`Snapshot`]. A set is complete when its marker is written, the last write of a change. The
+//! policy agent merges the snapshots of all sources, compiles one generation, and installs it.
 //!
-//! A new kind of repository is one module here, one arm in [`open`], and one kind in `tidegate_config::source`.
+//! A new kind of repository is one module here, one arm in [`open`], and one kind in
+//! `tidegate_config::source`.
 //!
 //! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
 
@@ -33,11 +34,12 @@ pub use roles::select;
 /// A complete set of policies, as a repository held it at one commit, for all roles.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// The commit, such as an etcd revision. Equal revisions of one source are the same set; see `ldap.rs` for the
-    /// exception.
+    /// The commit, such as an etcd revision. Equal revisions of one source are the same set; see
+    /// `ldap.rs` for the exception.
     pub revision: String,
-    /// Its documents in TOML, in the order of their origins. Each holds `[[policy]]`, `[[class]]` and `[[trunk]]`
-    /// tables only. An item may have a field `roles`, a list of names; the agent selects by it and removes it.
+    /// Its documents in TOML, in the order of their origins. Each holds `[[policy]]`, `[[class]]`
+    /// and `[[trunk]]` tables only. An item may have a field `roles`, a list of names; the agent
+    /// selects by it and removes it.
     pub parts: Vec<Part>,
 }
 
@@ -61,9 +63,11 @@ pub trait PolicyRepository: Send + Sync {
     /// Reads the set that is committed now.
     fn pull(&self) -> Answer<'_, Snapshot>;
 
-    /// Replaces the whole set by `items` and commits it: the marker is written last. Returns the revision.
+    /// Replaces the whole set by `items` and commits it: the marker is written last. Returns the
+    /// revision.
     ///
-    /// Every other item of the source is removed. Watchers see the old set or the new one, never a mixture.
+    /// Every other item of the source is removed. Watchers see the old set or the new one, never a
+    /// mixture.
     fn push(&self, items: Vec<Item>) -> Answer<'_, String>;
 
     /// Writes the report of a gateway, where the source can keep it.

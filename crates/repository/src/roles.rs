@@ -1,14 +1,16 @@
 //! Selects the items of a repository that are for this gateway.
 //!
-//! An item without roles is for every gateway. An item with roles is for the gateways that have one of them.
+//! An item without roles is for every gateway. An item with roles is for the gateways that have one
+//! of them.
 //!
-//! Source: `pcimRoles`, RFC 3703, section 5.2; `aggregates`, section 6: an agent reads the policies that apply to
-//! its server.
+//! Source: `pcimRoles`, RFC 3703, section 5.2; `aggregates`, section 6: an agent reads the policies
+//! that apply to its server.
 
 use tidegate_config::{Item, Part, items};
 use toml::Value;
 
-/// The items of `part` for a gateway with `roles`. A part without roles, or with errors, stays as it is.
+/// The items of `part` for a gateway with `roles`. A part without roles, or with errors, stays as
+/// it is.
 #[must_use]
 pub fn select(part: &Part, roles: &[String]) -> Part {
     let found = items(part).unwrap_or_default();
@@ -40,7 +42,8 @@ fn wanted(item: &Item) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Kills: items of other roles that are kept; items without roles that are dropped; `roles` left in an item.
+    /// Kills: items of other roles that are kept; items without roles that are dropped; `roles`
+    /// left in an item.
     #[test]
     fn items_of_other_roles_are_left_out() {
         let text = "[[policy]]\nname = \"all\"\n[[policy]]\nname = \"edge\"\nroles = [\"edge\", \"lab\"]\n\

@@ -183,8 +183,8 @@ async fn a_link_to_another_directory_is_followed() {
     assert_eq!(names(&next(&mut snapshots).await.unwrap()), ["two"]);
 }
 
-/// The layout of a mounted ConfigMap: each file is a link through `..data`, which is replaced as a whole. The order in
-/// which the files of a version were written says nothing.
+/// The layout of a mounted ConfigMap: each file is a link through `..data`, which is replaced as a
+/// whole. The order in which the files of a version were written says nothing.
 #[tokio::test]
 async fn a_config_map_is_replaced_as_a_whole() {
     for commit in [Commit::Marker, Commit::EachChange] {

@@ -27,7 +27,8 @@ use adjustment::Adjustment;
 
 /// Segments that the sender of the aggregate connection holds beyond those it has sent.
 ///
-/// Chosen: with two, a full segment is left after each departure, so the sender never counts as idle.
+/// Chosen: with two, a full segment is left after each departure, so the sender never counts as
+/// idle.
 pub(crate) const AHEAD: u64 = 2;
 
 /// An aggregate gateway and its aggregate connection.
@@ -214,8 +215,8 @@ impl Aggregate {
         loses
     }
 
-    /// The aggregate connection has failed. Returns the local connections that are open, and the flows of
-    /// transfers that are lost though their local connections are closed.
+    /// The aggregate connection has failed. Returns the local connections that are open, and the
+    /// flows of transfers that are lost though their local connections are closed.
     pub(crate) fn break_off(&mut self) -> (Vec<u32>, Vec<u32>) {
         self.failed = true;
         let open = self.files.iter().filter_map(|file| file.stream).collect();

@@ -53,7 +53,7 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) counts: Totals,
 }
 
-/// The first number of each kind of part. Links have the numbers below them.
+/// The first number of each kind of part: stations, and so on. Links have the smallest numbers.
 #[derive(Clone, Copy)]
 struct Parts {
     stations: u32,

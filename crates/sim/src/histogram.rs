@@ -14,7 +14,7 @@ pub struct Histogram {
     most: u64,
 }
 
-/// Bins for each power of two, as a power of two.
+/// Logarithm to base 2 of the number of bins between two powers of two.
 const BITS: u32 = 5;
 
 impl Histogram {

@@ -260,7 +260,7 @@ impl Network {
 /// A number that stands for no way.
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
-/// Tells each gateway the nodes of its trunks' other ends.
+/// Tells each gateway the node at the other end of each trunk.
 fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
     let nodes = || (0_u32..).zip(&scenario.nodes);
     let node_of = |address| {

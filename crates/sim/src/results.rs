@@ -45,8 +45,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`, `promises`, `passages`,
-    /// `transfers`, or one of a probe.
+    /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`,
+    /// `promises`, `passages`, `transfers`, or one of a probe.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
@@ -109,7 +109,7 @@ fn bps(bytes: u64, span: Duration) -> f64 {
     real(bytes) * 8.0 / span.as_secs_f64()
 }
 
-/// A column of integers, one for each of `all`.
+/// A column with an integer for each element of `all`.
 fn whole<T>(all: &[T], of: impl Fn(&T) -> u64) -> Vec<u64> {
     all.iter().map(of).collect()
 }

@@ -271,7 +271,8 @@ pub enum Probe {
     },
     /// A capture of the packets that arrive at the far end of a link.
     Capture(Way),
-    /// Packets that pass a gateway: delays, drops and marks of each traffic, and series if there is a step.
+    /// Packets that pass a gateway: delays, drops and marks of each traffic, and series if there is
+    /// a step.
     Passage {
         /// Name of the gateway.
         gateway: String,

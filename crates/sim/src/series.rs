@@ -135,7 +135,7 @@ pub(crate) fn seconds(at: Time) -> f64 {
 }
 
 impl Series {
-    /// The series as tables: one of all groups, and one of each probe.
+    /// The series as tables: the first has all groups, and each probe has its own.
     pub(crate) fn tables<A: Agenda>(
         self,
         scenario: &Scenario,

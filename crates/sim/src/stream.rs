@@ -126,7 +126,7 @@ impl End {
 }
 
 impl Streams {
-    /// No connections, with capacity for so many.
+    /// No connections, and room for `streams`.
     pub(crate) fn with_capacity(streams: usize) -> Self {
         Self { all: Vec::with_capacity(streams), free: Vec::new() }
     }

@@ -80,7 +80,7 @@ fn vegas() -> CongestionSpec {
     spec
 }
 
-/// Sites with so many clients each, whose traffic ends at a gateway. Aggregate connections with
+/// Sites with `clients` clients each, whose traffic ends at a gateway. Aggregate connections with
 /// Vegas carry it over a link of 10 Mbit/s to one sink.
 ///
 /// Source: `itcp`, section 5 (E1), with shorter delays.

@@ -1,5 +1,5 @@
-//! The second experiment of `marking` with JoBS alone, in a short form: four classes of TCP flows share a buffer
-//! that overflows.
+//! The second experiment of `marking` with JoBS alone, in a short form: four classes of TCP flows
+//! share a buffer that overflows.
 
 #![expect(
     clippy::as_conversions,
@@ -203,7 +203,8 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     let sum: f64 = came.iter().map(|it| it.mbps).sum();
     assert!((44.0..45.1).contains(&sum), "{sum}");
     assert!(first.loss <= 0.011, "{}", first.loss);
-    // Seeds 1 to 4: 4.4 to 5.3 % late, at most 23 to 30 ms, D3/D2 of 2.0 to 2.2, D4/D3 of 1.6 to 2.0.
+    // Seeds 1 to 4: 4.4 to 5.3 % late, at most 23 to 30 ms, D3/D2 of 2.0 to 2.2, D4/D3 of 1.6 to
+    // 2.0.
     assert!((0.02..0.08).contains(&first.late), "{}", first.late);
     assert!((0.015..0.05).contains(&first.longest), "{}", first.longest);
     let ratios = [third.delay / second.delay, fourth.delay / third.delay];

@@ -1,7 +1,7 @@
 //! A gateway with a marking as the router of the paper's first experiment.
 //!
-//! Source: `marking`, section 5.1: 60 greedy and 180 on-off flows of 500-byte packets, round trips of 24
-//! to 180 ms, a link of 10 Mbit/s with a buffer of 150,000 bytes.
+//! Source: `marking`, section 5.1: 60 greedy and 180 on-off flows of 500-byte packets, round trips
+//! of 24 to 180 ms, a link of 10 Mbit/s with a buffer of 150,000 bytes.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -334,3 +334,30 @@ fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
     assert!(gate.goodput > 0.97 * fair.goodput, "{gate:?}, {fair:?}");
     assert!(gate.data < 0.01 * fair.data, "{gate:?}, {fair:?}");
 }
+
+/// What clients fetch in short connections, so many at a time, in 3 s.
+fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
+    let case = Case { signal, way: Direction::Down, flows: clients, loss: 0, window: None };
+    let mut scenario = scenario(&case);
+    scenario.run.duration = Duration::from_secs(3);
+    scenario.run.warmup = Duration::ZERO;
+    scenario.traffic[0].kind = Kind::Web {
+        request: Distribution::Constant(Bytes(300)),
+        answer: Distribution::Constant(Bytes(answer)),
+        think: Distribution::Constant(Duration::from_millis(1)),
+    };
+    let results = run(&scenario);
+    let transfers = results.table("transfers").unwrap();
+    u64::try_from(transfers.rows()).unwrap()
+}
+
+/// Kills: parts of the rate for connections that have ended, so that the others send less than the rate.
+#[test]
+fn short_connections_are_as_fast_with_paced_acks_as_with_held_ones() {
+    for (clients, answer) in [(50, 4_000), (50, 30_000), (1, 500_000)] {
+        let [fair, gate, tcr] =
+            [None, Some(GATE), Some(TCR)].map(|it| fetched(it, clients, answer));
+        println!("{clients} {answer}: {fair} {gate} {tcr}");
+        assert!(10 * tcr > 9 * fair && 10 * gate > 9 * fair, "{answer} B: {fair}, {gate}, {tcr}");
+    }
+}

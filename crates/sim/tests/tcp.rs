@@ -138,7 +138,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Kills: failures that are not reported, such as that of an unanswered SYN.
+/// Kills: failures that are not reported, for example if nobody answers a SYN.
 #[test]
 fn a_client_that_gets_no_answer_fails_and_tries_again() {
     let mut scenario = dumbbell(

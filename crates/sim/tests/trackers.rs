@@ -22,7 +22,7 @@ const ACCESS: Rate = Rate::from_mbps(100);
 /// The queue marks packets above the first length, and drops them above the second.
 const MARKS_FROM: u32 = 30_000;
 const LIMIT: u32 = 150_000;
-/// At a queue of twice `MARKS_FROM`, one in so many arriving packets is marked.
+/// At a queue of twice `MARKS_FROM`, one in `ONE_IN` arriving packets is marked.
 const ONE_IN: u64 = 40;
 /// Windows are small at the beginning, which is not evaluated.
 const FROM: Time = Time::from_secs(5);
@@ -290,7 +290,8 @@ impl Conversation {
         pairs.filter_map(|(one, next)| self.error(one, next)).collect()
     }
 
-    /// Relative errors of the window, the round-trip time and the start of `next`, and the first two with sign.
+    /// Relative errors of the window, the round-trip time and the start of `next`, and the first
+    /// two with sign.
     fn error(&self, one: &Round, next: &Round) -> Option<[f64; 5]> {
         let (first, begins) = (&self.sent[one.sent], &self.sent[next.sent]);
         // The ACK of a retransmission may belong to the first copy.

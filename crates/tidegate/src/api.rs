@@ -190,7 +190,7 @@ pub struct Bypassed {
     pub no_socket: Count,
 }
 
-/// Packets and their bytes as frames.
+/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// Packets.

@@ -247,7 +247,8 @@ mod tests {
             }
         }
 
-        /// Kills: unknown flags that are ignored; another version taken; bytes after the header; a port of zero.
+        /// Kills: unknown flags that are ignored; another version taken; bytes after the header; a
+        /// port of zero.
         #[test]
         fn what_is_accepted_is_what_would_be_written(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {
             let mut bytes = bytes;

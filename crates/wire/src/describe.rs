@@ -26,24 +26,27 @@ use crate::ethertype;
 /// `arrived`, `flow` and `member` get their defaults, except that `member` of control traffic
 /// identifies the sending station.
 ///
-/// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to the
-/// oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses cannot be read.
+/// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to
+/// the oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses
+/// cannot be read.
 ///
-/// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are zero
-/// for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
+/// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are
+/// zero for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
 ///
-/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity
-/// check (RFC 4302, section 3.3.3.1).
+/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity check
+/// (RFC 4302, section 3.3.3.1).
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     read(head, len, packet, None)
 }
 
-/// Describes the frame of `len` bytes that begins with `head`, by the innermost header that can be read.
+/// Describes the frame of `len` bytes that begins with `head`, by the innermost header that can be
+/// read.
 ///
-/// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then `key`, `tcp`,
-/// `transport_offset`, `checksum` and `fragment` of `packet` are those of the innermost header. `network`,
-/// `network_offset`, `ecn`, `dscp` and `vlan` stay those of the outermost headers. The function puts the
-/// headers of tunnels and the second VLAN tag into `outer`, which is `None` before.
+/// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then
+/// `key`, `tcp`, `transport_offset`, `checksum` and `fragment` of `packet` are those of the
+/// innermost header. `network`, `network_offset`, `ecn`, `dscp` and `vlan` stay those of the
+/// outermost headers. The function puts the headers of tunnels and the second VLAN tag into
+/// `outer`, which is `None` before.
 pub fn describe_innermost(
     head: &[u8],
     len: u32,

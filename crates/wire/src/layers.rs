@@ -60,7 +60,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport header, if it is known.
+    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport
+    /// header, if it is known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
@@ -306,7 +307,8 @@ fn udp_end(datagram: &[u8], at: usize, end: usize) -> Option<usize> {
     (len >= UDP).then_some(at + len)
 }
 
-/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for the field.
+/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for
+/// the field.
 fn length(field: u16, left: usize) -> Option<usize> {
     let len = usize::from(field);
     if len == 0 && left > usize::from(u16::MAX) {
@@ -315,7 +317,8 @@ fn length(field: u16, left: usize) -> Option<usize> {
     (len <= left).then_some(len)
 }
 
-/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the header's.
+/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the
+/// header's.
 ///
 /// Source: RFC 791, section 3.1.
 fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
@@ -338,10 +341,11 @@ fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
     packet.get(16..V4)
 }
 
-/// The last destination of an IPv6 packet: the last address of a routing header with segments left, or the header's.
+/// The last destination of an IPv6 packet: the last address of a routing header with segments left,
+/// or the header's.
 ///
-/// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC 8754, section 2
-/// (type 4, whose first address is the last destination).
+/// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC
+/// 8754, section 2 (type 4, whose first address is the last destination).
 fn destination_v6(packet: &[u8]) -> Option<&[u8]> {
     let (mut next, mut at) = (*packet.get(6)?, V6);
     loop {

@@ -26,7 +26,8 @@ use inner::{Payload, ethernet, ip};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Inside {
     pub(crate) kind: TunnelKind,
-    /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow have the same number.
+    /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow have the same
+    /// number.
     pub(crate) id: Option<u32>,
     /// Length of the tunnel header, including its UDP header: the offset of the inner IP or
     /// Ethernet header.
@@ -81,7 +82,8 @@ impl Inside {
     }
 }
 
-/// Returns `true` if packets of `protocol` may carry a tunnel, by source and destination port if it is UDP.
+/// Returns `true` if packets of `protocol` may carry a tunnel, by source and destination port if it
+/// is UDP.
 #[inline]
 pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     match protocol {
@@ -173,7 +175,8 @@ fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
 }
 
-/// Source: RFC 2784, section 2; RFC 2890, section 2. Version 1 (PPTP) and source routes are not read.
+/// Source: RFC 2784, section 2; RFC 2890, section 2. Version 1 (PPTP) and source routes are not
+/// read.
 fn gre(bytes: &[u8], left: usize) -> Option<Inside> {
     let [flags, version, p0, p1] = *bytes.first_chunk::<4>()?;
     if flags & !(GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE) != 0 || version != 0 {

@@ -1,4 +1,5 @@
-//! An ACK cut from data in a tunnel is, byte for byte, the frame that would be built without the data.
+//! An ACK cut from data in a tunnel is, byte for byte, the frame that would be built without the
+//! data.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

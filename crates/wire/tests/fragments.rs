@@ -91,7 +91,8 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     let (src, dst) = ends()[1];
     let udp = udp(src, dst);
     let mut bytes = part(&udp, 0, true).bytes();
-    // Ethernet 14, IPv6 40, fragment header 8. Destination options of 16 bytes come first in the data.
+    // Ethernet 14, IPv6 40, fragment header 8. Destination options of 16 bytes come first in the
+    // data.
     let (fragment, data) = (54, 62);
     bytes[fragment] = 60;
     bytes.splice(data..data, [17, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -1,7 +1,7 @@
 //! Flags, window and options of each held ACK arrive with their own acknowledgement number.
 //!
-//! Scripted end points exchange data through a gateway that holds their ACKs, as frames and in virtual
-//! time. The tests compare the ACKs that arrive with the ACKs that were sent.
+//! Scripted end points exchange data through a gateway that holds their ACKs, as frames and in
+//! virtual time. The tests compare the ACKs that arrive with the ACKs that were sent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -27,8 +27,8 @@ fn script() -> Script {
     Script { timestamps: true, stretch: 2, ..Script::default() }
 }
 
-/// Runs the script with each ACK control over IPv4 and IPv6. `check` compares the sent with the received
-/// segments, per direction. Asserts that each run held ACKs.
+/// Runs the script with each ACK control over IPv4 and IPv6. `check` compares the sent with the
+/// received segments, per direction. Asserts that each run held ACKs.
 fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), String>) {
     for control in CONTROLS {
         for v6 in [false, true] {
@@ -63,8 +63,8 @@ fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
 }
 
-/// Flags, window and options of each ACK belong to its number, or to the stretch ACK of which it is a
-/// step. All ACKs with flags or options of their own arrived.
+/// Flags, window and options of each ACK belong to its number, or to the stretch ACK of which it is
+/// a step. All ACKs with flags or options of their own arrived.
 fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
     let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
@@ -112,7 +112,8 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     }
 }
 
-/// True if `heard` equals `said`, except that it may be cut from data or have a later timestamp value.
+/// True if `heard` equals `said`, except that it may be cut from data or have a later timestamp
+/// value.
 fn agrees(said: &Said, heard: &Said) -> bool {
     let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
     said.ack == heard.ack

@@ -79,7 +79,8 @@ fn addresses_are_those_inside_and_marks_those_outside() {
     }
 }
 
-/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is ECN-capable.
+/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is
+/// ECN-capable.
 ///
 /// Kills: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! - `e2e-mix listen PORT BYTES` and `e2e-mix connect ADDRESS BYTES` send to each other at the same
 //!   time on one connection. Both print ten times a second how many bytes have arrived.
-//! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams with so many bytes a second. `e2e-mix
+//! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams with BYTES bytes a second. `e2e-mix
 //!   drain PORT` receives them and prints the same.
-//! - `e2e-mix pages PORT BYTES` sends so many bytes on each connection. `e2e-mix browse ADDRESS
+//! - `e2e-mix pages PORT BYTES` sends BYTES bytes on each connection. `e2e-mix browse ADDRESS
 //!   BYTES CLIENTS SECONDS` requests them repeatedly. It prints how long each request took, and
 //!   whether it arrived intact, or not in time.
 
@@ -137,7 +137,7 @@ fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Runs so many clients, whose starts are spread over a twentieth of the time.
+/// Runs the clients. Their starts are spread over a twentieth of `time`.
 fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
     let start = now();
     let left = || time.saturating_sub(start.elapsed()).max(Duration::from_millis(1));

@@ -1,4 +1,5 @@
-//! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
+//! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test
+//! aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -269,7 +270,7 @@ fn round_trip(sites: &Sites<'_>) -> Duration {
 
 /// Prints the cost of a gateway, without assertions, since rates depend on the machine.
 #[test]
-#[ignore = "takes a minute, and prints figures of this machine: run it with TIDEGATE_BIN=target/release/tidegate"]
+#[ignore = "takes a minute, and prints figures of this machine: run it with TIDEGATE_BIN=$PWD/target/dist/tidegate"]
 fn figures_of_docs_understand_costs() {
     const IDLE: u64 = 10_000;
     raise_limit();

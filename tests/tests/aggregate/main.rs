@@ -1,4 +1,5 @@
-//! Aggregate gateways at two sites: the TCP connections of a client are carried over one connection.
+//! Aggregate gateways at two sites: the TCP connections of a client are carried over one
+//! connection.
 
 mod load;
 mod weight;
@@ -15,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 const PORT: u16 = 7;
 
-/// The content of a file, unlike that of any other file.
+/// The content of a file. Each file has a different content.
 fn content(number: u64, length: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

@@ -1,8 +1,9 @@
 //! The clock of the gateway's machine steps while its policies come from a server.
 //!
-//! All hosts of a test bed share the clock of the kernel, which must stay as it is. A library that the gateway and
-//! the LDAP server load before the C library shifts the time of day that they read (`stepped_clock.c`). etcd does
-//! not read the clock through the C library. It stands for a server on another machine.
+//! All hosts of a test bed share the clock of the kernel, which must stay as it is. A library that
+//! the gateway and the LDAP server load before the C library shifts the time of day that they read
+//! (`stepped_clock.c`). etcd does not read the clock through the C library. It stands for a server
+//! on another machine.
 //!
 //! Steps of the clock may make certificates invalid, so these sources have none.
 

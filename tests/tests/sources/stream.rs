@@ -16,7 +16,7 @@ pub(crate) const PORT: u16 = 9000;
 /// Interval between two datagrams.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// The receiver ends when no datagram arrives for so long.
+/// The receiver ends when no datagram arrives for this time.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// A running stream.
@@ -69,7 +69,7 @@ impl Stream {
     }
 }
 
-/// Sends a datagram to each of `ports`, so each policy for one of them gets an aggregate.
+/// Sends a datagram to each of the `ports`. So each policy for such a port gets an aggregate.
 pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     let (from, to) = (bed.lan.v4, bed.wan.v4);
     let sender = bed.lan.within(move || {

@@ -74,7 +74,7 @@ fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2
     })
 }
 
-/// Number of sessions so far of each trunk of north.
+/// For each trunk of `north` the number of sessions so far.
 fn sessions(lab: &Lab) -> Vec<u64> {
     let all = trunks(lab, "north");
     let all = all.as_array().into_iter().flatten();

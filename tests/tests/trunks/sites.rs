@@ -21,7 +21,7 @@ pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef01
 /// A gateway of a lab with a trunk, and with a policy that sends all traffic through it.
 pub(crate) struct Site<'a> {
     pub(crate) name: &'a str,
-    /// The last numbers of its address and of its peer's address.
+    /// The last bytes of the address of this end and of the address of the peer.
     pub(crate) ends: [u8; 2],
     /// The number in the file of the host with the peer's address.
     pub(crate) next_hop: u8,

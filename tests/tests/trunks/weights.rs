@@ -6,8 +6,8 @@ use tidegate_e2e::{Lab, Testbed, until, witnessed};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
 
-/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2, 2.9, 4.2, 6.1, 8. It is
-/// halved after two rounds with little load.
+/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2,
+/// 2.9, 4.2, 6.1, 8. It is halved after two rounds with little load.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
                       beta = 0.5, weight = 2, most = 8 }";
 const INITIAL: f64 = 2.0;

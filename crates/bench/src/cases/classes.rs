@@ -254,7 +254,7 @@ fn queue() -> QdiscSpec {
     QdiscSpec::DropTail(Default::default())
 }
 
-/// A gateway whose link has so many classes in each direction. No packet has arrived yet.
+/// A gateway with `classes` classes in each direction of its link. No packet has arrived yet.
 pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(classes.max(1))); 2];

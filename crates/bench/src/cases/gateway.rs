@@ -133,7 +133,7 @@ const SPACING: Duration = Duration::from_nanos(12_112);
 /// Full-size frames at 1 Gbit/s in a round trip of 97 ms.
 const IN_ROUND_TRIP: u32 = 8_000;
 
-/// Full-size upward data segments, one of each flow.
+/// A full-size data segment for each flow, in the direction up.
 fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
     let mut random = Random::new(seed, 1);
     let keys: Vec<FlowKey> = (0..flows).map(|number| flows::key(number, &mut random)).collect();

@@ -98,8 +98,8 @@ fn swap(gateway: &mut Gateway, now: Time, set: PolicySet) -> Retired {
     counted(|| gateway.take_retired())
 }
 
-/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the report to the source
-/// needs, and the share of live flows on the new policies.
+/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the
+/// report to the source needs, and the share of live flows on the new policies.
 fn commit(gateway: &mut Gateway, now: Time, set: PolicySet) -> u64 {
     let config = gateway.config().clone();
     counted(|| gateway.reconfigure(now, &config));
@@ -126,8 +126,8 @@ fn counted<R>(call: impl FnOnce() -> R) -> R {
     black_box(call())
 }
 
-/// A policy for each of `size` hosts. Between two sets, every second policy changes name and profile, and
-/// every fourth only its name.
+/// A policy for each of `size` hosts. Between two sets, every second policy changes name and
+/// profile, and every fourth only its name.
 fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let policy = |number: u32| {
         let [_, a, b, c] = number.to_be_bytes();
@@ -153,7 +153,7 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::new((0..size).map(policy).collect::<anyhow::Result<_>>()?)?)
 }
 
-/// A policy for each of so many hosts. In turns, each has a class of its own, and none has.
+/// `size` policies, each for a host. In turn 0 each policy has its own class, and then none has.
 fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let set = policies(size, 0)?;
     if turn > 0 {
@@ -166,7 +166,7 @@ fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::new(classed.collect())?.with_classes(classes))
 }
 
-/// So many classes. In turns, every second one has another name.
+/// `size` classes. The name of every second class changes with `turn`.
 fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1))); 2];

@@ -19,7 +19,8 @@ const STREAM_QUEUE: Bytes = Bytes(256 << 10);
 /// Default queue limit of all connections: 256 connections with full queues.
 const MAX_QUEUE: Bytes = Bytes(64 << 20);
 
-/// Smallest queue of a connection: a datagram of QUIC carries up to 1.4 kB, and 16 of them keep a path busy.
+/// Smallest queue of a connection: a datagram of QUIC carries up to 1.4 kB, and 16 of them keep a
+/// path busy.
 const LEAST_QUEUE: Bytes = Bytes(16 << 10);
 
 /// Largest queue. QUIC can grant up to 2^62 bytes; more than 4 GiB is a mistake in the unit.

@@ -1,8 +1,8 @@
 //! The canonical text of a set of policies, classes and trunks.
 //!
-//! Two sets have the same canonical text if, and only if, they set the same fields to the same values. Items are sorted
-//! by kind and name, fields by name, and values of filters in ascending order. Defaults that are not written stay
-//! unwritten.
+//! Two sets have the same canonical text if, and only if, they set the same fields to the same
+//! values. Items are sorted by kind and name, fields by name, and values of filters in ascending
+//! order. Defaults that are not written stay unwritten.
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};

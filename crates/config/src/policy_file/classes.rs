@@ -272,7 +272,7 @@ impl Lines {
         self.terms.iter().find(|(written, _)| *written == term).map(|(_, span)| span.clone())
     }
 
-    /// The place of this term, else that of the name.
+    /// The place of this term, or the place of the name if the file has no such term.
     fn term_or_name(&self, term: Term) -> Span {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }

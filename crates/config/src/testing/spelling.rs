@@ -1,4 +1,5 @@
-//! Other spellings of the same items: units, names for numbers, lists in any order, tables for names.
+//! Other spellings of the same items: units, names for numbers, lists in any order, tables for
+//! names.
 
 use toml::{Table, Value};
 
@@ -86,7 +87,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Another spelling of one value of a filter.
+/// Replaces a value of a filter by another spelling.
 fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     let other = match (key, &*value) {
         ("protocol", Value::Integer(6)) => "TCP".to_owned(),

@@ -41,11 +41,24 @@ struct Seen {
     waits: u32,
     /// It would have sent more in that interval, or that was much.
     greedy: bool,
+    /// The same of the interval before that, in which it had this weight; zero if it was not seen then.
+    weight_before: u32,
+    came_before: u32,
+    greedy_before: bool,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { interval: 0, weight: 1, came: 0, waits: 0, greedy: false }
+        Self {
+            interval: 0,
+            weight: 1,
+            came: 0,
+            waits: 0,
+            greedy: false,
+            weight_before: 0,
+            came_before: 0,
+            greedy_before: false,
+        }
     }
 }
 
@@ -115,16 +128,39 @@ impl Shares {
         if before.interval == self.interval {
             self.now.remove(before.weight, self.modest(&before));
         } else {
-            seen = Seen { interval: self.interval, weight, came: 0, greedy: false, ..before };
+            let follows =
+                before.interval != 0 && before.interval.saturating_add(1) == self.interval;
+            seen = Seen {
+                interval: self.interval,
+                weight,
+                came: 0,
+                greedy: false,
+                weight_before: if follows { before.weight } else { 0 },
+                came_before: before.came,
+                greedy_before: before.greedy,
+                ..before
+            };
         }
         self.now.add(weight, self.modest(&seen));
         self.seen[slot(member.0)] = seen;
     }
 
-    /// Forgets `member`, whose number another may have next.
+    /// Forgets `member`, whose number another may have next. Its part is left to the others from now on.
     pub(super) fn leave(&mut self, member: Member) {
-        if let Some(seen) = self.seen.get_mut(member.index()) {
-            *seen = Seen::default();
+        let Some(seen) = self.seen.get_mut(member.index()).map(std::mem::take) else { return };
+        if seen.interval == 0 {
+            return;
+        }
+        let modest = self.modest(&seen);
+        if seen.interval == self.interval {
+            self.now.remove(seen.weight, modest);
+            if seen.weight_before > 0 {
+                let (came, greedy) = (seen.came_before, seen.greedy_before);
+                let modest = self.modest(&Seen { came, greedy, ..seen });
+                self.before.remove(seen.weight_before, modest);
+            }
+        } else if seen.interval.saturating_add(1) == self.interval {
+            self.before.remove(seen.weight, modest);
         }
     }
 
@@ -270,7 +306,48 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Members that left are as if they had never been there.
+        ///
+        /// Kills: a part kept in this interval, in the one before, or in both; a part taken away twice; the bytes of the
+        /// member kept in the sum of the modest.
+        #[test]
+        fn who_leaves_leaves_its_part_to_the_others_at_once(
+            steps in prop::collection::vec((0u64..900, 0u32..6, 1u32..4, 0u8..4), 1..60),
+        ) {
+            const CLOCK: Member = Member(6);
+            let last = |member| {
+                let left = |it: &&(usize, &(u64, u32, u32, u8))| it.1.1 == member && it.1.3 == 0;
+                steps.iter().enumerate().filter(|it| left(&it)).map(|(at, _)| at).next_back()
+            };
+            let play = |all: bool| {
+                let (mut shares, mut ms) = (Shares::new(Rate::from_mbps(100), INTERVAL), 0);
+                for (at, (wait, member, weight, what)) in steps.iter().enumerate() {
+                    ms += wait;
+                    let now = Time::from_millis(ms);
+                    shares.note(now, CLOCK, None);
+                    if !all && last(*member).is_some_and(|last| at <= last) {
+                        continue;
+                    }
+                    let member = Member(*member);
+                    if *what == 0 {
+                        shares.leave(member);
+                        continue;
+                    }
+                    shares.note(now, member, Some(*weight));
+                    shares.came(member, 100 * u32::from(*what), *what == 3);
+                }
+                (shares.now, shares.before)
+            };
+            prop_assert_eq!(play(true), play(false));
+        }
+    }
 
     /// Kills: a burst of others that counts; what they took long ago.
     #[test]

@@ -105,7 +105,11 @@ impl AckControl for Tcr {
 
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet, _: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
-        self.shares.note(now, member, None);
+        if self.holds.flow(member).has_ended() {
+            self.shares.leave(member);
+        } else {
+            self.shares.note(now, member, None);
+        }
         true
     }
 
@@ -114,7 +118,10 @@ impl AckControl for Tcr {
         if let Some(mss) = self.mss {
             cx.pool[&back.packet].ask_for_segments(mss);
         }
-        if self.holds.acknowledges(cx.pool, member, &back.packet) {
+        let tcp = cx.pool[&back.packet].tcp;
+        if tcp.is_some_and(|tcp| self.holds.has_ended_with(member, &tcp)) {
+            self.shares.leave(member);
+        } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
         let window = self.window(member, known);
@@ -187,5 +194,64 @@ impl AckControl for Tcr {
 
     fn counts(&self) -> Counts {
         self.holds.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, FRAME, MSS, US, plain};
+    use super::*;
+    use crate::packet::{TcpFlags, TcpSegment};
+
+    /// When the second ACK of member 0 goes on, of which each calls for two segments; 10 Mbit/s after `before`.
+    fn second(before: impl Fn(&mut Bench)) -> Time {
+        let mut bench = Bench::new("'tcr'", 10);
+        before(&mut bench);
+        bench.known.sent = Some(0);
+        bench.ack(US(0), 0, 0);
+        (1..=40).for_each(|n| bench.data(US(0), 0, n * MSS));
+        assert_eq!(bench.ack(US(1), 0, 2 * MSS), [2 * MSS]);
+        assert!(bench.ack(US(2), 0, 4 * MSS).is_empty());
+        bench.run_until(US(1_000_000))[0].0
+    }
+
+    /// When it goes on if all of the rate is for it.
+    fn alone() -> Time {
+        US(1) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME)))
+    }
+
+    /// Kills: parts of the rate for connections that have ended, by FIN or by RST.
+    #[test]
+    fn connections_that_have_ended_have_no_part_of_the_rate() {
+        assert_eq!(second(|_| {}), alone());
+        let ended = |flags: u8, back: u8| {
+            second(move |bench| {
+                for member in 1..=50 {
+                    bench.known.sent = Some(0);
+                    bench.ack(US(0), member, 0);
+                    bench.data_with(US(0), member, MSS, flags);
+                    let flags = TcpFlags(TcpFlags::ACK | back);
+                    let tcp = plain(MSS);
+                    bench.back(US(0), member, TcpSegment { flags, ..tcp }, &[]);
+                }
+            })
+        };
+        assert_eq!(ended(TcpFlags::FIN, 0), alone());
+        assert_eq!(ended(0, TcpFlags::RST), alone());
+        assert!(ended(0, 0) > US(100_000), "they may send more");
+    }
+
+    /// Kills: a part of the rate for each connection that a port had before.
+    #[test]
+    fn a_port_that_is_used_again_has_one_part_of_the_rate() {
+        let used = second(|bench| {
+            for _ in 0..20 {
+                bench.known.sent = Some(0);
+                bench.ack(US(0), 0, 0);
+                bench.data(US(0), 0, MSS);
+                bench.signal.leave(Member(0));
+            }
+        });
+        assert_eq!(used, alone());
     }
 }

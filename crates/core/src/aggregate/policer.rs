@@ -74,7 +74,7 @@ impl Policer {
         if conforms {
             progress.conforms(arrived, cx.now);
         } else {
-            progress.exceeding.add(arrived.len);
+            progress.exceeding.add(arrived.wire_len());
             progress.governed.add(arrived);
         }
         out.push(cx.pool, packet);

@@ -22,7 +22,7 @@ pub(super) struct Progress {
 impl Progress {
     /// `packet` leaves at `now`, in profile.
     pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
-        self.conforming.add(packet.len);
+        self.conforming.add(packet.wire_len());
         let waited = now.since(packet.arrived).as_nanos();
         self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
         self.governed.add(packet);

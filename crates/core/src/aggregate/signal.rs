@@ -244,7 +244,7 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        let len = pool[&packet].len;
+        let len = pool[&packet].wire_len();
         let back = self.try_pass(now, pool, packet, out);
         if back.is_none() {
             self.counts.offered.add(len);

@@ -117,10 +117,8 @@ impl Overhead {
     /// The charge for a packet, each frame of which is by `longer` bytes longer than `packet` says.
     fn charge_longer(&self, packet: &Packet, longer: i32) -> u32 {
         let segments = u32::from(packet.segments.max(1));
-        // Every frame of a super-packet repeats the headers.
-        let total = packet.headers().saturating_mul(segments - 1).saturating_add(packet.len);
         let longer = longer.saturating_mul(i32::from(packet.segments.max(1)));
-        let total = total.saturating_add_signed(longer);
+        let total = packet.wire_len().saturating_add_signed(longer);
         let (each, longer) = (total / segments, total % segments);
         let shorter = self.occupied(each).saturating_mul(segments - longer);
         self.occupied(each + 1).saturating_mul(longer).saturating_add(shorter)

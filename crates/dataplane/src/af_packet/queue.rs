@@ -24,7 +24,8 @@ pub(super) const ATTEMPTS: u32 = 64;
 /// Flows that are offered after a refused one: eight refused flows do not delay a ninth.
 const PROBES: usize = 8;
 
-/// Weight of a refusal after which the kernel took a frame of another flow. Four of these drop a frame.
+/// Weight of a refusal after which the kernel took a frame of another flow. Four of these drop a
+/// frame.
 const OVERTAKEN: u32 = ATTEMPTS / 4;
 
 /// Number of flows remembered because their frames were dropped: as many as are offered at once.
@@ -104,8 +105,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Flows refused since the kernel last took a frame.
     refused: Vec<FlowKey>,
-    /// Flows whose frames were dropped, and the number of drops since the kernel last took a frame of the flow.
-    /// Each drop halves the patience for the next frame.
+    /// Flows whose frames were dropped, and the number of drops since the kernel last took a frame
+    /// of the flow. Each drop halves the patience for the next frame.
     dropped: VecDeque<(FlowKey, u32)>,
 }
 

@@ -241,8 +241,8 @@ impl Batch {
         self.link(n, 0);
         let count = libc::c_uint::try_from(n).unwrap_or(0);
         let (fd, messages) = (socket.as_raw_fd(), self.messages.as_mut_ptr());
-        // SAFETY: as in `receive`, or in a vector of a frame that the caller lends; the kernel only reads
-        // what the messages point at.
+        // SAFETY: as in `receive`, or in a vector of a frame that the caller lends; the kernel only
+        // reads what the messages point at.
         PacketSocket::messages(unsafe { libc::sendmmsg(fd, messages, count, libc::MSG_DONTWAIT) })
     }
 

@@ -29,8 +29,8 @@ impl Features {
         self.0 & Self::BASIC != 0
     }
 
-    /// The driver transmits frames that an XDP program redirects to it. A veth does so only if its peer
-    /// has GRO enabled or an XDP program attached; otherwise it drops them silently.
+    /// The driver transmits frames that an XDP program redirects to it. A veth does so only if its
+    /// peer has GRO enabled or an XDP program attached; otherwise it drops them silently.
     pub(super) const fn takes_redirected(self) -> bool {
         self.0 & Self::NDO_XMIT != 0
     }

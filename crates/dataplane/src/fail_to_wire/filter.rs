@@ -17,7 +17,8 @@ use super::os_error;
 use crate::interface::Interface;
 use crate::netlink::{Request, find, number};
 
-/// Priority and handle of our filter: "tg" and "tgwa" in ASCII, an unlikely choice for other software.
+/// Priority and handle of our filter: "tg" and "tgwa" in ASCII, an unlikely choice for other
+/// software.
 const PRIORITY: u16 = 0x7467;
 const HANDLE: u32 = 0x7467_7761;
 

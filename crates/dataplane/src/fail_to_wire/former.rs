@@ -52,7 +52,8 @@ pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
     Ok(any)
 }
 
-/// True if `directory` holds only the `*.debug` files that the kernel puts into each BPF file system.
+/// True if `directory` holds only the `*.debug` files that the kernel puts into each BPF file
+/// system.
 fn is_unused(directory: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(directory)? {
         if entry?.path().extension().is_none_or(|end| end != "debug") {

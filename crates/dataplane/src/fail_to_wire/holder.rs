@@ -1,9 +1,9 @@
 //! A thread with a descriptor table of its own, which holds the program arrays of the gateway.
 //!
 //! The kernel empties a program array when its last descriptor closes. A killed process closes its
-//! descriptors only after its memory is freed and its last thread has ended. This thread owns nothing
-//! but the arrays and has a higher real-time priority than the data plane, so its descriptors close
-//! within about 1 ms.
+//! descriptors only after its memory is freed and its last thread has ended. This thread owns
+//! nothing but the arrays and has a higher real-time priority than the data plane, so its
+//! descriptors close within about 1 ms.
 //!
 //! Source: Linux `unshare(2)`, `CLONE_FILES`; `close_range(2)`.
 
@@ -96,7 +96,8 @@ mod tests {
         reader.read_to_end(&mut Vec::new()).is_ok()
     }
 
-    /// Kills: a thread that inherits foreign descriptors; a process that keeps its copy of a held one.
+    /// Kills: a thread that inherits foreign descriptors; a process that keeps its copy of a held
+    /// one.
     #[test]
     fn it_holds_its_descriptors_alone_and_nothing_else() {
         let ((held, writer), (other, also)) = (pipe().unwrap(), pipe().unwrap());

@@ -15,8 +15,8 @@ use crate::interface::check;
 pub(super) struct Loaded {
     pub(super) id: u32,
     pub(super) name: String,
-    /// Ids of its maps. A map is opened only on demand: an open descriptor of the program array would
-    /// keep the array filled.
+    /// Ids of its maps. A map is opened only on demand: an open descriptor of the program array
+    /// would keep the array filled.
     maps: Vec<u32>,
     fd: OwnedFd,
 }

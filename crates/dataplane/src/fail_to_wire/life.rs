@@ -1,4 +1,5 @@
-//! The shared memory between the gateway and its programs: the deadline, and counts of earlier runs.
+//! The shared memory between the gateway and its programs: the deadline, and counts of earlier
+//! runs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,7 +62,8 @@ impl Life {
         carried
     }
 
-    /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version had such a map.
+    /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version
+    /// had such a map.
     pub(super) fn carried_in(map: BorrowedFd<'_>, size: usize) -> Option<io::Result<Bypassed>> {
         match size {
             Self::BYTES => Some(Self::map(map).map(|life| life.carried())),
@@ -85,16 +87,19 @@ impl Life {
     }
 
     fn words(&self) -> &[AtomicU64; Self::WORDS] {
-        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only read.
+        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only
+        // read.
         unsafe { self.words.as_ref() }
     }
 }
 
-/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for each of its reasons.
+/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for
+/// each of its reasons.
 fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
     let mapping = Mapping::of(file, 0, FORMER_BYTES)?;
     let words: NonNull<[AtomicU64; FORMER_WORDS]> = mapping.at(0, 1)?;
-    // SAFETY: the words lie in the mapping, which lives until the end of this function. The programs only read.
+    // SAFETY: the words lie in the mapping, which lives until the end of this function. The
+    // programs only read.
     let [_, counts @ ..] = unsafe { words.as_ref() };
     let mut carried = Bypassed::default();
     for (reason, frames) in (0..).zip(counts) {

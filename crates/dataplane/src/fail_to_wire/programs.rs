@@ -197,8 +197,8 @@ mod tests {
     const TC_SHOT: u32 = 2;
     const TC_REDIRECT: u32 = 7;
 
-    /// Deadlines of the gateway: bypass requested, the same without anything to manage, expired, far
-    /// in the future.
+    /// Deadlines of the gateway: bypass requested, the same without anything to manage, expired,
+    /// far in the future.
     const TOLD: u64 = 0;
     const IDLE: u64 = 1;
     const LONG_AGO: u64 = 2;

@@ -111,8 +111,8 @@ impl Found {
         [XDP, TC].contains(&self.program.name.as_str()) || former::is_ours(&self.program)
     }
 
-    /// True if the gateway of this program is running. Always false for programs of earlier versions,
-    /// which have no program array.
+    /// True if the gateway of this program is running. Always false for programs of earlier
+    /// versions, which have no program array.
     pub(super) fn is_alive(&self) -> bool {
         let array = self.program.map("gateway");
         array.is_some_and(|map| kernel::is_filled(&map))
@@ -124,8 +124,8 @@ impl Found {
         counts.and(carried.unwrap_or_default())
     }
 
-    /// Detaches the program from `interface`, through its link if it has one. A pinned link is detached
-    /// as well.
+    /// Detaches the program from `interface`, through its link if it has one. A pinned link is
+    /// detached as well.
     pub(super) fn detach(&self, interface: &Interface) -> io::Result<()> {
         let done = match (self.link, self.at) {
             (Some(link), _) => kernel::detach_link(link),
@@ -141,14 +141,15 @@ impl Found {
     }
 }
 
-/// The counts of programs before this one in its map `life`, of this version or an earlier one.
+/// The counts of earlier programs in the map `life`. These programs had this version or an older
+/// one.
 fn carried(life: &MapData) -> Option<Bypassed> {
     let size = usize::try_from(life.info().ok()?.value_size()).ok()?;
     Life::carried_in(life.fd().as_fd(), size)?.ok()
 }
 
-/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the first
-/// [`FORMER_REASONS`].
+/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the
+/// first [`FORMER_REASONS`].
 fn counts(map: MapData) -> Option<Bypassed> {
     let info = map.info().ok()?;
     let shape = (info.value_size(), info.max_entries());

@@ -26,8 +26,8 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     Ok(modes.into_iter().filter_map(|(mode, kind)| Some((mode, program(kind)?))).collect())
 }
 
-/// Attaches `program`. Replaces `replaced` atomically; without it, the interface must have no program
-/// in this mode.
+/// Attaches `program`. Replaces `replaced` atomically; without it, the interface must have no
+/// program in this mode.
 ///
 /// # Errors
 ///

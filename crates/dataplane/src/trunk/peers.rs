@@ -64,7 +64,7 @@ pub struct PeerReport {
     pub next_hop: Option<Mac>,
     /// Both ends have agreed on a session.
     pub agreed: bool,
-    /// Number of sessions so far: one, plus one for each restart of either end.
+    /// Number of sessions so far. It is 1 at first, and grows with each restart of an end.
     pub sessions: u64,
     /// Time since the other end last proved to be alive.
     pub heard: Option<Duration>,
@@ -92,7 +92,7 @@ pub struct Taken {
 }
 
 impl PeerReport {
-    /// Keepalive timeout: a peer that stays silent for so long, three hellos, is dead.
+    /// Keepalive timeout: a peer that sends nothing for this time, three hellos, counts as dead.
     pub const SILENCE: Duration = Duration::from_secs(3);
 
     /// Returns `true` if the other end is alive.

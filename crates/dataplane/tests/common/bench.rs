@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    /// How many copies of a frame reach the other side, by direction.
+    /// The number of copies of a frame that reach the other side, in each direction.
     pub(crate) fn passes(&mut self, gate: &mut Gate) -> [usize; 2] {
         let frame = ethernet(&[], 0x88b5, &[7; 100]);
         let [up, down] = self.exchange(std::slice::from_ref(&frame), gate);

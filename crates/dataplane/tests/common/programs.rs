@@ -63,7 +63,8 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc program.
+    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc
+    /// program.
     pub(crate) fn wire(port: &Interface, mode: Mode, peer: Option<&Interface>) -> Self {
         let mut object = EbpfLoader::new().load(WIRE).unwrap();
         if let Some(peer) = peer {

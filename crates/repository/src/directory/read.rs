@@ -94,7 +94,8 @@ impl Look {
         marker.unwrap_or(&self.directory)
     }
 
-    /// The look without what changes when temporary files are made: with markers, the directory itself.
+    /// The look without what changes when temporary files are made: with markers, the directory
+    /// itself.
     fn comparable(mut self) -> Self {
         if self.commit == Commit::Marker {
             self.itself = Version {

@@ -239,7 +239,8 @@ fn outdated(error: &ErrorBody) -> bool {
 /// Path of the exchange of a password for a token.
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8 KiB in practice.
+/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8
+/// KiB in practice.
 pub(super) const SMALL: usize = 64 * 1024;
 
 /// Characters of a server's message that are shown. Chosen: three lines of a terminal.

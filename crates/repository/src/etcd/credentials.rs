@@ -1,4 +1,5 @@
-//! Passwords and certificates in use. They are read again when a server refuses them and their files have changed.
+//! Passwords and certificates in use. They are read again when a server refuses them and their
+//! files have changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

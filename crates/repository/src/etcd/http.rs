@@ -216,7 +216,8 @@ impl Response<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unread::TooLong`] as soon as there is more; otherwise if the connection fails, or is silent for too long.
+    /// [`Unread::TooLong`] as soon as there is more; otherwise if the connection fails, or is
+    /// silent for too long.
     pub(super) async fn read(mut self, limit: usize) -> Result<Vec<u8>, Unread> {
         let mut all = Vec::new();
         loop {
@@ -268,10 +269,12 @@ pub(super) enum Unread {
 /// Port for clients of etcd. Source: IANA, service `etcd-client`.
 const CLIENT_PORT: u16 = 2379;
 
-/// Longest time for a TCP connection, or a TLS handshake: two retransmissions of a SYN (RFC 6298: after 1 s and 3 s).
+/// Longest time for a TCP connection, or a TLS handshake: two retransmissions of a SYN (RFC 6298:
+/// after 1 s and 3 s).
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// Longest time for the head of an answer. Chosen: five elections of etcd, whose default time-out is 1 s.
+/// Longest time for the head of an answer. Chosen: five elections of etcd, whose default time-out
+/// is 1 s.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
 /// Longest silence within an answer. Chosen: the limit of the head.

@@ -1,4 +1,5 @@
-//! Messages of etcd's JSON gateway: 64-bit numbers are strings, keys and values are base64, defaults are left out.
+//! Messages of etcd's JSON gateway: 64-bit numbers are strings, keys and values are base64,
+//! defaults are left out.
 //!
 //! Source: etcd 3.4, `etcdserver/etcdserverpb/rpc.proto`; the JSON mapping of Protocol Buffers 3.
 

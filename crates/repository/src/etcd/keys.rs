@@ -1,7 +1,9 @@
-//! The layout of keys: `<prefix>policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`, `push` and `status/<node>`.
+//! The layout of keys: `<prefix>policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`, `push`
+//! and `status/<node>`.
 //!
-//! The value of an item is the TOML body of its table, without the header and the name.
-//! `status/` divides the prefix into two ranges, so that the reports of gateways are neither read nor watched.
+//! The value of an item is the TOML body of its table, without the header and the name. `status/`
+//! divides the prefix into two ranges, so that the reports of gateways are neither read nor
+//! watched.
 
 use tidegate_config::{Item, ItemKind};
 use toml::{Table, Value};
@@ -93,7 +95,8 @@ impl Keys {
     }
 }
 
-/// The first key that does not begin with `prefix`; of no prefix, a null byte, which means "all keys" to etcd.
+/// The first key that does not begin with `prefix`; of no prefix, a null byte, which means "all
+/// keys" to etcd.
 fn successor(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -209,7 +212,8 @@ mod tests {
         }
     }
 
-    /// Kills: the name of the body taken or ignored; a `class` of a policy refused; line numbers from 0.
+    /// Kills: the name of the body taken or ignored; a `class` of a policy refused; line numbers
+    /// from 0.
     #[test]
     fn a_value_is_the_body_of_one_table() {
         let good =

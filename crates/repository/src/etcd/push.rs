@@ -1,7 +1,8 @@
 //! Writing a whole set: items in transactions of at most 128 operations, the marker in the last.
 //!
-//! A key `push` with a lease is the lock: each transaction holds only if the lock is still ours. A push that is cut
-//! off leaves the marker, and thus the committed set, as it was. Its lock expires with the lease.
+//! A key `push` with a lease is the lock: each transaction holds only if the lock is still ours. A
+//! push that is cut off leaves the marker, and thus the committed set, as it was. Its lock expires
+//! with the lease.
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
 
@@ -80,7 +81,8 @@ impl<'a> Push<'a> {
     pub(super) async fn through(&self, client: &mut Client<'_>) -> Result<String, Fault> {
         self.acquire(client).await?;
         let done = self.write(client).await;
-        // While no member is reachable the lock stays, for the attempt at the next one; else it expires.
+        // While no member is reachable the lock stays, for the attempt at the next one; else it
+        // expires.
         if done.as_ref().err().is_none_or(|fault| fault.kind != FaultKind::Unreachable) {
             self.release(client).await;
         }
@@ -289,7 +291,8 @@ const LEASE_REVOKE: &str = "/v3/lease/revoke";
 /// Operations in a transaction. Source: etcd 3.4, `--max-txn-ops`, its default.
 const MOST_OPERATIONS: usize = 128;
 
-/// Bytes of keys and values in a transaction: two thirds of the default of `--max-request-bytes`, 1.5 MiB.
+/// Bytes of keys and values in a transaction: two thirds of the default of `--max-request-bytes`,
+/// 1.5 MiB.
 const LONGEST_BATCH: usize = 1024 * 1024;
 
 /// Bytes of the keys that are there before a push. Chosen: 100,000 keys of 640 B.

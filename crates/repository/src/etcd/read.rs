@@ -1,8 +1,9 @@
-//! Reading the committed set: a marker, and the keys as they were at the revision of its last change.
+//! Reading the committed set: a marker, and the keys as they were at the revision of its last
+//! change.
 //!
-//! etcd keeps history. A set that is read at the marker's `mod_revision` is therefore complete, even while a push
-//! writes other keys. Compaction removes history. Then the present is the committed set, if no key is newer than the marker
-//! and the digest in the marker agrees.
+//! etcd keeps history. A set that is read at the marker's `mod_revision` is therefore complete,
+//! even while a push writes other keys. Compaction removes history. Then the present is the
+//! committed set, if no key is newer than the marker and the digest in the marker agrees.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `RangeRequest.revision` and `CompactionRequest`.
 
@@ -207,8 +208,8 @@ pub(super) fn digest<'a>(items: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> b
     hasher.finalize()
 }
 
-/// The name of a commit: its revision in etcd and a part of its digest. A server that lost its data counts
-/// revisions from 1 again, and may reach the same number with another set.
+/// The name of a commit: its revision in etcd and a part of its digest. A server that lost its data
+/// counts revisions from 1 again, and may reach the same number with another set.
 pub(super) fn revision(at: u64, digest: &blake3::Hash) -> String {
     let hex = digest.to_hex();
     format!("{at}-{}", hex.get(..SHORT_DIGEST).unwrap_or(&hex))
@@ -327,7 +328,8 @@ pub(super) const RANGE: &str = "/v3/kv/range";
 /// Keys in one answer. Chosen: policies of 1 kB fit into the 4 MiB that gRPC passes on by default.
 const PAGE: u64 = 1000;
 
-/// Bytes of an entry in JSON beyond its key and value: names of fields and three numbers of 20 digits.
+/// Bytes of an entry in JSON beyond its key and value: names of fields and three numbers of 20
+/// digits.
 const ENTRY_OVERHEAD: usize = 256;
 
 /// Bytes of the longest answer with a marker.
@@ -339,10 +341,12 @@ const NOT_ITEMS: usize = 2;
 /// Attempts to read between two compactions.
 const TRIES: usize = 4;
 
-/// Hexadecimal digits of a digest in the name of a commit. Chosen: a chance of 2^-32 that two sets have the same.
+/// Hexadecimal digits of a digest in the name of a commit. Chosen: a chance of 2^-32 that two sets
+/// have the same.
 const SHORT_DIGEST: usize = 8;
 
-/// Items parsed before other tasks run. Chosen: 12 ms, since a debug build reads 100,000 items in 12 s.
+/// Items parsed before other tasks run. Chosen: 12 ms, since a debug build reads 100,000 items in
+/// 12 s.
 const PARSED_AT_ONCE: usize = 100;
 
 /// Longest time for a whole set. Chosen: twice the longest of an answer.

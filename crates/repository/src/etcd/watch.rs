@@ -1,8 +1,8 @@
 //! Following a source: list, then watch from the next revision on, and list again after a gap.
 //!
-//! With a marker only its key is watched. A change is read [`QUIET`] after the last of a burst, at the latest
-//! [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`] detects a stalled watch and a
-//! server that lost its data.
+//! With a marker only its key is watched. A change is read [`QUIET`] after the last of a burst, at
+//! the latest [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`]
+//! detects a stalled watch and a server that lost its data.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
 
@@ -270,7 +270,8 @@ impl<'a> Lines<'a> {
         Ok(lines)
     }
 
-    /// Waits for the next changes; returns the revision of the newest. May be dropped while it waits.
+    /// Waits for the next changes; returns the revision of the newest. May be dropped while it
+    /// waits.
     async fn next(&mut self, client: &Client<'_>) -> Result<u64, Fault> {
         Ok(self.answer(client).await?.1)
     }
@@ -331,14 +332,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause after a fault.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Changes are read at the latest this time after the first of a burst. Chosen: half of the 2 s in which a commit is
-/// in force.
+/// Changes are read at the latest this time after the first of a burst. Chosen: half of the 2 s in
+/// which a commit is in force.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
-/// Interval between two looks at the newest revision. Chosen: as long as the longest pause, one small request.
+/// Interval between two looks at the newest revision. Chosen: as long as the longest pause, one
+/// small request.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Bytes of the longest line of a watch. Chosen: ten requests of the default `--max-request-bytes`, 1.5 MiB.
+/// Bytes of the longest line of a watch. Chosen: ten requests of the default `--max-request-bytes`,
+/// 1.5 MiB.
 const LONGEST_LINE: usize = 15 * 1024 * 1024;
 
 /// For messages about answers without values.

@@ -1,9 +1,10 @@
 //! Attributes of the directory and the fields of policies, classes and trunks that they hold.
 //!
-//! One row for each field: the path of the field, its attribute, the last number of the attribute's OID. The
-//! schema files in `packaging/ldap` are made from this table.
+//! One row for each field: the path of the field, its attribute, the last number of the attribute's
+//! OID. The schema files in `packaging/ldap` are made from this table.
 //!
-//! Source: RFC 3703 (`pcim...`); ours for everything that RFC 3703 and RFC 4104 lack, in the terms of QPIM, RFC 3644.
+//! Source: RFC 3703 (`pcim...`); ours for everything that RFC 3703 and RFC 4104 lack, in the terms
+//! of QPIM, RFC 3644.
 
 use tidegate_config::ItemKind;
 use tidegate_config::ItemKind::{Class, Policy, Trunk};
@@ -33,7 +34,8 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| field.kinds.contains(&kind))
 }
 
-/// OIDs of this schema: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer, which nobody has to assign.
+/// OIDs of this schema: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer, which nobody
+/// has to assign.
 ///
 /// Source: ITU-T X.667, section 7.
 #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]

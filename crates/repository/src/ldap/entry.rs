@@ -6,7 +6,8 @@ use ldap3::SearchEntry;
 
 use crate::{Fault, FaultKind};
 
-/// An entry as the server sent it. Names of attributes are in lower case, as they are compared without case.
+/// An entry as the server sent it. Names of attributes are in lower case, as they are compared
+/// without case.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Entry {
     /// Its distinguished name.
@@ -102,9 +103,11 @@ impl From<SearchEntry> for Entry {
     }
 }
 
-/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around separators.
+/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around
+/// separators.
 ///
-/// Differs: escapes are compared as they are written. Names that this program writes have one form only.
+/// Differs: escapes are compared as they are written. Names that this program writes have one form
+/// only.
 pub(super) fn key(dn: &str) -> String {
     let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()

@@ -1,12 +1,15 @@
 //! The filter of a policy as an IP headers filter of RFC 4104, as far as one can express it.
 //!
-//! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and the direction.
-//! Lists of other values, VLANs, and spellings that reading would not give again are kept in our own attributes.
+//! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and
+//! the direction. Lists of other values, VLANs, and spellings that reading would not give again are
+//! kept in our own attributes.
 //!
 //! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
-//! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is `down`.
-//! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the reason.
+//! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is
+//!   `down`.
+//! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the
+//!   reason.
 //! - All filters of a list have to match (`EntrySequence` 0 of RFC 3460).
 
 use std::net::IpAddr;
@@ -19,8 +22,8 @@ use toml::{Table, Value};
 use super::entry::Entry;
 use crate::Fault;
 
-/// Moves what an IP headers filter can express from `fields` of a `match` to `filter`, and the direction to
-/// `rule`. Returns whether `filter` says anything.
+/// Moves what an IP headers filter can express from `fields` of a `match` to `filter`, and the
+/// direction to `rule`. Returns whether `filter` says anything.
 pub(super) fn write(fields: &mut Table, rule: &mut Entry, filter: &mut Entry) -> bool {
     let before = filter.attributes.len();
     for name in ["src", "dst", "src_port", "dst_port", "protocol", "dscp"] {
@@ -66,7 +69,7 @@ pub(super) fn read(filter: &Entry) -> Result<Table, Fault> {
     read_fields(filter)
 }
 
-/// The direction of a list of filters, if it names one.
+/// The direction that a list of filters names. `None` if it names none or both.
 pub(super) fn read_direction(rule: &Entry) -> Result<Option<Value>, Fault> {
     let Some(number) = rule.integer(DIRECTION)? else { return Ok(None) };
     if [NOT_APPLICABLE, BOTH].contains(&number) {
@@ -251,7 +254,7 @@ fn read_codepoints(filter: &Entry) -> Result<Option<Value>, Fault> {
     })
 }
 
-/// A codepoint by its name, or by its number if it has none.
+/// The name of a codepoint, or its number if there is no name.
 pub(super) fn codepoint(codepoint: Codepoint) -> Value {
     let is = |name: &&&str| name.parse() == Ok(codepoint);
     match CODEPOINT_NAMES.iter().find(is) {
@@ -284,7 +287,7 @@ const BOTH: i64 = 3;
 const PROTOCOL_NAMES: [&str; 12] =
     ["icmp", "igmp", "tcp", "udp", "dccp", "gre", "esp", "ah", "icmpv6", "ospf", "sctp", "udplite"];
 
-/// One name for each codepoint that has any.
+/// The names of codepoints, without further names for the same codepoint.
 const CODEPOINT_NAMES: [&str; 23] = [
     "DF", "LE", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "AF11", "AF12", "AF13", "AF21",
     "AF22", "AF23", "AF31", "AF32", "AF33", "AF41", "AF42", "AF43", "VA", "EF",

@@ -1,7 +1,8 @@
 //! Policies, classes and trunks as entries, and entries as items.
 //!
-//! An item is one entry: a `pcimRuleInstance` with [`POLICY_CLASS`], a [`CLASS_CLASS`] or a [`TRUNK_CLASS`]. The
-//! filter of a policy is an entry below it. The table in `attributes.rs` says which field is in which attribute.
+//! An item is one entry: a `pcimRuleInstance` with [`POLICY_CLASS`], a [`CLASS_CLASS`] or a
+//! [`TRUNK_CLASS`]. The filter of a policy is an entry below it. The table in `attributes.rs` says
+//! which field is in which attribute.
 //!
 //! Source: RFC 3703, sections 4.4 and 5.3.
 
@@ -55,7 +56,7 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
         let mut matched = conditions::read(entry, index)?;
         match fields.remove(MATCH) {
             Some(Value::Table(own)) if !own.is_empty() => merge(&mut matched, own, entry)?,
-            // Not a table of fields: it stands for itself.
+            // Not a table of filter fields, so it is copied unchanged.
             Some(other) => {
                 merge(&mut fields, Table::from_iter([(MATCH.to_owned(), other)]), entry)?
             }
@@ -359,7 +360,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a standard attribute for a value that it does not keep, such as `TCP` or a list with one element.
+        /// Kills: a standard attribute for a value that it does not keep, such as `TCP` or a list
+        /// with one element.
         #[test]
         fn no_match_is_lost(matched in matches(), roles in prop::collection::vec("(a|B|b|c&&d|)", 0..3), priority in -2_i64..2) {
             let mut item = policy("mark = { in = 10 }\nprofile = {}");

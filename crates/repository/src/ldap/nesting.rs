@@ -1,8 +1,9 @@
 //! The shape of the messages of a server, before the client library parses them.
 //!
-//! The library calls itself for each level of nested elements. A message with ten thousand levels would overflow the
-//! stack and end the program. So the relay follows the lengths of all elements. It refuses messages that are deeper
-//! than any of LDAP, and elements that are longer than the one around them.
+//! The library calls itself for each level of nested elements. A message with ten thousand levels
+//! would overflow the stack and end the program. So the relay follows the lengths of all elements.
+//! It refuses messages that are deeper than any of LDAP, and elements that are longer than the one
+//! around them.
 //!
 //! Source: X.690, section 8.1; RFC 4511, section 5.1.
 //! Differs: tags have one byte and a length of `80` is zero, as in the library. LDAP has no others.
@@ -141,7 +142,8 @@ const CONSTRUCTED: u8 = 0x20;
 const LONG: u8 = 0x80;
 /// More bytes do not fit into 64 bits.
 const MOST_LENGTH_BYTES: u8 = 8;
-/// Levels of elements. The deepest response has six: message, entry, attributes, attribute, values, value.
+/// Levels of elements. The deepest response has six: message, entry, attributes, attribute, values,
+/// value.
 const DEEPEST: usize = 12;
 
 #[cfg(test)]

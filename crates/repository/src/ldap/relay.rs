@@ -1,8 +1,9 @@
 //! The bytes between the LDAP client and the server.
 //!
-//! The client library keeps everything that a server sends. So the bytes pass through this relay. It closes the
-//! connection once the server has sent more than its allowance, or a message that would harm the library
-//! (`nesting.rs`). It also carries TLS, for which the library would bring more dependencies.
+//! The client library keeps everything that a server sends. So the bytes pass through this relay.
+//! It closes the connection once the server has sent more than its allowance, or a message that
+//! would harm the library (`nesting.rs`). It also carries TLS, for which the library would bring
+//! more dependencies.
 //!
 //! Source: RFC 4511, section 5.
 

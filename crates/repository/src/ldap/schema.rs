@@ -1,9 +1,10 @@
-//! The schema files in `packaging/ldap`: ours is made from the table of attributes, and each `.ldif` from its
-//! `.schema`.
+//! The schema files in `packaging/ldap`: ours is made from the table of attributes, and each
+//! `.ldif` from its `.schema`.
 //!
 //! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` writes them anew.
 //!
-//! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two kinds of files).
+//! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two kinds
+//! of files).
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! A connection to an LDAP server on which the gateway is logged in.
 //!
-//! `ldaps://` is TLS from the first byte. `ldap://` with a `ca` changes to TLS by StartTLS before anything else.
-//! A user logs in with a password, a certificate without user by SASL EXTERNAL. Referrals are never followed.
+//! `ldaps://` is TLS from the first byte. `ldap://` with a `ca` changes to TLS by StartTLS before
+//! anything else. A user logs in with a password, a certificate without user by SASL EXTERNAL.
+//! Referrals are never followed.
 //!
 //! Source: RFC 4511, sections 4.2 and 4.14; RFC 4513; RFC 4422, appendix A (EXTERNAL).
 
@@ -132,7 +133,8 @@ async fn start_tls(stream: &mut TcpStream, name: &str) -> Result<(), Fault> {
     stream.write_all(&START_TLS).await.map_err(io)?;
     let mut answer = vec![0; START_TLS_ANSWER];
     let mut filled = 0;
-    // SEQUENCE, its length, the message number 1, and the result code as the first element of the response.
+    // SEQUENCE, its length, the message number 1, and the result code as the first element of the
+    // response.
     while filled < 2 || filled < 2 + usize::from(answer[1] & SHORT_LENGTH) {
         let count = stream.read(&mut answer[filled..]).await.map_err(io)?;
         if count == 0 {
@@ -295,7 +297,8 @@ impl Session {
         self.written(result, &format!("change {dn}"))
     }
 
-    /// The fault of a write. The entry that was written, or its parent, may have been removed meanwhile.
+    /// The fault of a write. The entry that was written, or its parent, may have been removed
+    /// meanwhile.
     fn written(&self, result: ldap3::result::Result<LdapResult>, what: &str) -> Result<(), Fault> {
         let removed = result.as_ref().is_ok_and(|result| result.rc == fault::NO_SUCH_OBJECT);
         let written = self.check(result, what).map(drop);
@@ -334,10 +337,11 @@ pub(super) fn controls(list: impl IntoIterator<Item = RawControl>) -> Vec<RawCon
 /// A filter that every entry passes; RFC 4512, section 2.4.
 pub(super) const ANYTHING: &str = "(objectClass=*)";
 
-/// Time for a connection, with the handshake of TLS apart. The SYN is sent again after 1 s; RFC 6298, section 2.
+/// Time for a connection, with the handshake of TLS apart. The SYN is sent again after 1 s; RFC
+/// 6298, section 2.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Time for an answer, and longest silence between two entries of one. A server that reads 10,000 entries from a
-/// disk needs less than a second for the first of them.
+/// Time for an answer, and longest silence between two entries of one. A server that reads 10,000
+/// entries from a disk needs less than a second for the first of them.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
 /// RFC 4516, section 2; IANA for `ldaps`.

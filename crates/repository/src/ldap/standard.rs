@@ -1,11 +1,12 @@
 //! Fields that the policy rules of RFC 3703 have an attribute for: `mode`, `priority` and `roles`.
 //!
-//! A value is written into the attribute of the standard only if reading it gives the same value again. Any other
-//! value, such as a negative priority, goes into our own attribute of the field.
+//! A value is written into the attribute of the standard only if reading it gives the same value
+//! again. Any other value, such as a negative priority, goes into our own attribute of the field.
 //!
 //! Source: RFC 3703, section 5.3.
 //! Differs:
-//! - A rule that is enabled for debug (3) is one with `mode = "observe"`. A disabled rule (2) is left out.
+//! - A rule that is enabled for debug (3) is one with `mode = "observe"`. A disabled rule (2) is
+//!   left out.
 //! - Role combinations (`a&&b`) are refused, as a gateway selects by single roles.
 
 use tidegate_config::ItemKind;
@@ -38,7 +39,8 @@ pub(super) fn write(kind: ItemKind, fields: &mut Table, entry: &mut Entry) {
     }
 }
 
-/// Adds what the standard attributes of `entry` say to `fields`. Returns whether the rule is in use at all.
+/// Adds what the standard attributes of `entry` say to `fields`. Returns whether the rule is in use
+/// at all.
 pub(super) fn read(kind: ItemKind, entry: &Entry, fields: &mut Table) -> Result<bool, Fault> {
     let mut set = |name: &str, attribute: &str, value: Value| match fields
         .insert(name.to_owned(), value)
@@ -84,7 +86,8 @@ fn enabled(mode: &Value) -> Option<i64> {
     }
 }
 
-/// The values of `pcimRoles` for `roles`, if they are names in their order that differ without case.
+/// The values of `pcimRoles` for `roles`, if they are names in their order that differ without
+/// case.
 fn combinations(roles: &Value) -> Option<Vec<String>> {
     let roles: Vec<_> = roles.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
     let plain = |role: &&str| !role.is_empty() && role.trim() == *role && !role.contains("&&");

@@ -1,7 +1,8 @@
 //! Values of a policy file as the text of an attribute.
 //!
-//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind = "per-flow" }` or
-//! `20`. A string that would be read as TOML, such as `20`, is written in its quotes. No value is lost.
+//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind =
+//! "per-flow" }` or `20`. A string that would be read as TOML, such as `20`, is written in its
+//! quotes. No value is lost.
 
 use toml::{Table, Value};
 
@@ -115,7 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key without quotes.
+        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key
+        /// without quotes.
         #[test]
         fn no_value_is_lost(value in values()) {
             let text = text(&value);

@@ -99,7 +99,8 @@ impl State {
         }
     }
 
-    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first. Returns the last marker.
+    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first. Returns the last
+    /// marker.
     async fn settle(
         &self,
         first: Option<String>,
@@ -182,7 +183,7 @@ impl News {
         let ldap = session.ldap_without_limit().with_controls(control);
         let stream = ldap.streaming_search(&reader.base, scope, &filter, attributes).await;
         let mut stream = stream.map_err(|error| session.fault(&error))?;
-        // The content comes first. It ends with a message that no entry is.
+        // The server first sends the present entries, and then a message that is not an entry.
         loop {
             let next = tokio::time::timeout(super::session::ANSWER, stream.next()).await;
             match next
@@ -249,7 +250,7 @@ impl News {
     }
 }
 
-/// Waits for the next change that the server tells of.
+/// Waits for the next change that the server reports.
 async fn pushed(
     stream: &mut SearchStream<'static, &'static str, Vec<&'static str>>,
     session: &mut Session,

@@ -1,10 +1,11 @@
 //! Writes a whole set into the directory, the marker last.
 //!
-//! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that comes in between,
-//! even after this program was killed, sees that the set is not complete. Only entries that differ are written.
+//! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that
+//! comes in between, even after this program was killed, sees that the set is not complete. Only
+//! entries that differ are written.
 //!
-//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token. The marker is written only if the
-//! token is still there, and if a second reading finds the set that was pushed.
+//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token. The marker is
+//! written only if the token is still there, and if a second reading finds the set that was pushed.
 //!
 //! Source: RFC 4511, sections 4.6 to 4.8.
 
@@ -119,7 +120,8 @@ async fn begin(session: &mut Session, root: &Entry) -> Result<String, Fault> {
     Ok(token)
 }
 
-/// Writes the next marker. The write fails if the marker is no longer that of `root`, or the token is not there.
+/// Writes the next marker. The write fails if the marker is no longer that of `root`, or the token
+/// is not there.
 async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<String, Fault> {
     let old = root.text(GENERATION)?;
     let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);
@@ -155,6 +157,7 @@ fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-/// Attributes that can name a root entry, and the class that such an entry is given; RFC 4519, section 3.
+/// Attributes that can name a root entry, and the class that such an entry is given; RFC 4519,
+/// section 3.
 const ROOT_CLASSES: [(&str, &str); 3] =
     [("ou", "organizationalUnit"), ("cn", "organizationalRole"), ("o", "organization")];

@@ -55,7 +55,7 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Item, Fault> {
     Ok(Item { kind: ItemKind::Policy, name: name.to_owned(), fields })
 }
 
-/// `entry` with the names of its attributes as AIX has them.
+/// `entry` with the attribute names of AIX, which have no prefix `ibm-`.
 fn plain(entry: &Entry) -> Entry {
     let name = |name: &String| name.strip_prefix("ibm-").unwrap_or(name).to_owned();
     let attributes = entry.attributes.iter().map(|(key, values)| (name(key), values.clone()));

@@ -159,7 +159,8 @@ fn certificate(folder: &Path, name: &str, authority: &Authority, host: &str, yea
     write(&folder.join(format!("{name}.key")), &key.serialize_pem());
 }
 
-/// A server with TLS whose certificate is for `host` until `year`, and which wants certificates of its clients.
+/// A server with TLS whose certificate is for `host` until `year`, and which wants certificates of
+/// its clients.
 async fn with_tls(host: &'static str, year: i32) -> Option<Etcd> {
     let server = Etcd::start_with("https", |folder| {
         let (ours, theirs) = (authority("ours"), authority("theirs"));
@@ -189,7 +190,8 @@ fn with_files(server: &Etcd, ca: Option<&str>, client: Option<&str>) -> SourceSp
     spec
 }
 
-/// Kills: a server that is not verified; a client certificate that is not sent; one kind of fault for all.
+/// Kills: a server that is not verified; a client certificate that is not sent; one kind of fault
+/// for all.
 #[tokio::test]
 async fn certificates_of_both_sides_are_verified() {
     let Some(server) = with_tls("127.0.0.1", 2090).await else { return };

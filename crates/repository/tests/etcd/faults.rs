@@ -79,7 +79,8 @@ async fn members_are_tried_in_their_order() {
     assert!(down.message.contains(&dead) && down.message.contains(&server.url()), "{down}");
 }
 
-/// Kills: a limit that counts marker and lock; a source that is not read again after it was too large.
+/// Kills: a limit that counts marker and lock; a source that is not read again after it was too
+/// large.
 #[tokio::test]
 async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed() {
     let Some(server) = Etcd::start().await else { return };

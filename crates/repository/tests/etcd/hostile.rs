@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::real::{Etcd, call};
 use crate::testing::{fault, held, next, next_snapshot, policy, source, spec};
 
-/// A proxy before a server on loopback. It cuts its first `cuts` connections after so many bytes up or down.
+/// A proxy before a server on loopback. It cuts each of its first `cuts` connections after `up`
+/// bytes to the server or `down` bytes to the client.
 async fn proxy(port: u16, up: usize, down: usize, cuts: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -76,7 +77,8 @@ async fn copy(
 enum Reply {
     /// A whole answer of this status.
     Whole(u16, String),
-    /// The head of an endless answer and these bytes, then this again and again with a pause in between.
+    /// The head of an endless answer and these bytes, then this again and again with a pause in
+    /// between.
     Endless(Vec<u8>, Vec<u8>, Duration),
     /// The head of an endless answer and these bytes, then nothing.
     Stalled(Vec<u8>),
@@ -196,7 +198,8 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
 }
 
-/// Time is virtual. Kills: a connection with half an answer that is used again, and then listed again.
+/// Time is virtual. Kills: a connection with half an answer that is used again, and then listed
+/// again.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     let reads = Arc::<AtomicUsize>::default();
@@ -349,7 +352,8 @@ async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
 
 /// The watch begins after the history that the server has.
 ///
-/// Kills: a cancelled watch taken for a silent one; an alarm for it, or none for an end without a reason.
+/// Kills: a cancelled watch taken for a silent one; an alarm for it, or none for an end without a
+/// reason.
 #[tokio::test(start_paused = true)]
 async fn a_compacted_or_closed_watch_is_listed_again() {
     let cancelled = line(json!({ "canceled": true, "compact_revision": "12" }));

@@ -113,8 +113,8 @@ async fn a_set_that_cannot_be_read_again_is_not_pushed() {
     assert!(server.get("/t/commit").await.is_none());
 }
 
-/// One value of 1.2 MB, which fits into no transaction with others, and 30 of 200 kB, which are more than gRPC
-/// passes on by default.
+/// One value of 1.2 MB, which fits into no transaction with others, and 30 of 200 kB, which are
+/// more than gRPC passes on by default.
 #[tokio::test]
 async fn large_values_are_pushed_and_pulled() {
     let Some(server) = Etcd::start().await else { return };

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// Writes an authority, and certificates of a server and of a gateway that it has signed, into `folder`.
+/// Writes an authority, and certificates of a server and of a gateway that it has signed, into
+/// `folder`.
 pub(crate) fn make(folder: &Path, expired: bool) {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();

@@ -1,4 +1,5 @@
-//! Policies that other programs wrote: Table 1 as LDIF, rules of RFC 3703 with associations, and the z/OS schema.
+//! Policies that other programs wrote: Table 1 as LDIF, rules of RFC 3703 with associations, and
+//! the z/OS schema.
 
 use std::fs;
 use std::path::PathBuf;

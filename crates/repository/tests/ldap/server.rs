@@ -1,4 +1,5 @@
-//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback address.
+//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback
+//! address.
 
 use std::fs;
 use std::io::Write as _;
@@ -239,7 +240,8 @@ fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     wanted
 }
 
-/// The server program. Says that a test is skipped where it is missing, which the build server refuses.
+/// The server program. Says that a test is skipped where it is missing, which the build server
+/// refuses.
 pub(crate) fn slapd() -> Option<PathBuf> {
     let tools =
         ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
@@ -249,7 +251,8 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     }
     let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
     assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
-    // Shown even where the output of passing tests is not. Nothing is left to do where there is nobody to tell.
+    // Shown even where the output of passing tests is not. Nothing is left to do where there is
+    // nobody to tell.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"

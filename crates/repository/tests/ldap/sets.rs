@@ -172,7 +172,8 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An item with any values at all in the fields of its kind. The mode and the priority of a rule are of the standard.
+/// An item with any values at all in the fields of its kind. The mode and the priority of a rule
+/// are of the standard.
 fn item() -> impl Strategy<Value = Item> {
     let fields: [(ItemKind, &[&str]); 3] = [
         (

@@ -90,10 +90,11 @@ fn many_markers_are_few_proposals_and_not_none() {
     });
 }
 
-/// Markers that one process writes, as fast as the server takes them.
+/// Number of markers that a process writes in a row, as fast as the server accepts them.
 const STRETCH: u32 = 200;
 
-/// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet that never begins.
+/// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet
+/// that never begins.
 #[test]
 fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
     let Some(server) = Server::start() else { return };

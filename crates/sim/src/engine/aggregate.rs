@@ -215,7 +215,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// An aggregate connection has failed: its local connections are reset, and lost transfers counted.
+    /// An aggregate connection has failed: its local connections are reset, and lost transfers
+    /// counted.
     pub(super) fn break_off_aggregate(&mut self, stream: u32) {
         let Some(gateway) = self.gateway_of(stream) else { return };
         let (open, lost) = self.aggregates[gateway].break_off();

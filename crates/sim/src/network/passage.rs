@@ -65,7 +65,8 @@ pub(crate) struct GroupPassage {
     pub(crate) counts: PassageCounts,
     /// The counts at the end of the warm-up.
     before: PassageCounts,
-    /// Bytes that had arrived and that had been dropped when the current busy period of the gateway began.
+    /// Bytes that had arrived and that had been dropped when the current busy period of the gateway
+    /// began.
     busy: [u64; 2],
     /// Delays since the end of the warm-up.
     pub(crate) delay: Histogram,
@@ -93,7 +94,7 @@ impl Passages {
         Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
     }
 
-    /// Starts counting packets of so many groups in this direction. Without a bound, no packet is
+    /// Starts counting packets in this direction, for each group. Without a bound, no packet is
     /// late. The rounds of flows and the flows that a marking tracks are recorded on request.
     pub(crate) fn watch(
         &mut self,

@@ -1,7 +1,7 @@
 //! The rounds of flows that pass a gateway, as the tracker `paper` of markings sees them.
 //!
-//! At the end of each round the tracker projects the start and the window of the next one. A row compares
-//! this projection with the packets that then arrived.
+//! At the end of each round the tracker projects the start and the window of the next one. A row
+//! compares this projection with the packets that then arrived.
 //!
 //! Source: `marking`, section 2.1 and figure 1.
 

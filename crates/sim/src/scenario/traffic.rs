@@ -118,8 +118,9 @@ pub enum Kind {
         /// the buffer is full, data stays in the receive buffer of the first connection.
         buffer: Bytes,
     },
-    /// One long-lived connection over which a gateway at `from` carries the data of local connections. These belong
-    /// to other groups and end at `from`. Each waiting local connection sends a segment in turn.
+    /// One long-lived connection over which a gateway at `from` carries the data of local
+    /// connections. These belong to other groups and end at `from`. Each waiting local connection
+    /// sends a segment in turn.
     ///
     /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
     ///
@@ -129,7 +130,8 @@ pub enum Kind {
         of: Vec<String>,
         /// The reaction of the gateway to a long queue.
         overflow: Overflow,
-        /// The adjuster of its weight; `None` for the weight that its congestion control begins with.
+        /// The adjuster of its weight; `None` for the weight that its congestion control begins
+        /// with.
         weight: Option<Box<itcp::Config>>,
     },
     /// UDP at a constant rate.
@@ -200,12 +202,13 @@ pub enum Distribution<T> {
     Uniform(T, T),
     /// Exponential with this mean.
     Exponential(T),
-    /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is infinite.
+    /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is
+    /// infinite.
     Pareto(T, f64),
     /// Lognormal with this mean and this standard deviation.
     Lognormal(T, T),
-    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier than
-    /// exponential.
+    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier
+    /// than exponential.
     Weibull(T, f64),
 }
 

@@ -3,8 +3,8 @@
 //! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Constants name the
 //! standard of their protocol.
 //!
-//! Differs: a routing protocol over IP must be hard to forge or be marked. Its hop limit is 1 or 255,
-//! as sent by a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594, section 3.2).
+//! Differs: a routing protocol over IP must be hard to forge or be marked. Its hop limit is 1 or
+//! 255, as sent by a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594, section 3.2).
 //! Differs: DHCP must use its own ports at both ends.
 
 use tidegate_core::Packet;
@@ -40,7 +40,8 @@ const fn is_for_bridges(destination: &[u8; 6]) -> bool {
     matches!(destination, [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f])
 }
 
-/// True if an IP packet with this hop limit is control traffic; `packet` is its finished description.
+/// True if an IP packet with this hop limit is control traffic; `packet` is its finished
+/// description.
 pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
     // Fragments of one datagram would be treated differently: only the first has ports.
     if packet.fragment.is_part() && matches!(packet.key.protocol, Protocol::TCP | Protocol::UDP) {
@@ -86,8 +87,8 @@ const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     }
 }
 
-/// A hash of the sending station: of its MAC address, and of the IP address `sender` if a router may
-/// have forwarded the packet.
+/// A hash of the sending station: of its MAC address, and of the IP address `sender` if a router
+/// may have forwarded the packet.
 pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     let mac = match frame.get(6..12) {
         Some(&[a, b, c, d, e, f]) => {

@@ -2,8 +2,8 @@
 //!
 //! Sources: RFC 791, section 3.2; RFC 8200, section 4.5; RFC 1858, section 3 (tiny fragments).
 //!
-//! Differs: of a first fragment only ports and protocol are described. Its TCP header and checksum are those of the
-//! whole datagram, so nothing in it may be rewritten.
+//! Differs: of a first fragment only ports and protocol are described. Its TCP header and checksum
+//! are those of the whole datagram, so nothing in it may be rewritten.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Fragment, Network, Protocol};
@@ -25,8 +25,8 @@ pub(super) fn describe(
     };
 }
 
-/// Reads protocol and ports of a first fragment. `None` if it ends before the ports (RFC 7112 forbids that), or
-/// before the flags of TCP.
+/// Reads protocol and ports of a first fragment. `None` if it ends before the ports (RFC 7112
+/// forbids that), or before the flags of TCP.
 fn first(frame: &mut Cursor<'_>, packet: &mut Packet) -> Option<Fragment> {
     let begin = frame.at;
     let mut protocol = packet.key.protocol;

@@ -43,7 +43,8 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     described
 }
 
-/// Describes the transport header behind IPv4's authentication headers. Nothing in it may be rewritten.
+/// Describes the transport header behind IPv4's authentication headers. Nothing in it may be
+/// rewritten.
 ///
 /// Source: RFC 4302, section 2.
 fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
@@ -144,7 +145,8 @@ pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(
     Some((upper.protocol, cursor.at, upper.fragment.is_some()))
 }
 
-/// Passes extension headers up to the first fragment header. `upper` begins with the number of the first one.
+/// Passes extension headers up to the first fragment header. `upper` begins with the number of the
+/// first one.
 fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddity> {
     let mut first = true;
     while upper.fragment.is_none() {
@@ -181,9 +183,9 @@ fn authentication_len(words: u8) -> usize {
 
 /// An address of an IPv6 header.
 ///
-/// Endpoints have IPv4 addresses in their IPv6-mapped form. An IPv6 packet with such an address gets
-/// its IPv4-translated form (RFC 2765, section 2.1), so that no filter takes it for IPv4. Both forms
-/// have the same checksum.
+/// Endpoints have IPv4 addresses in their IPv6-mapped form. An IPv6 packet with such an address
+/// gets its IPv4-translated form (RFC 2765, section 2.1), so that no filter takes it for IPv4. Both
+/// forms have the same checksum.
 fn endpoint_v6(mut address: [u8; 16]) -> Endpoint {
     if let [0, 0, 0, 0, 0, 0, 0, 0, marks @ .., _, _, _, _] = &mut address
         && *marks == [0, 0, 0xff, 0xff]

@@ -72,7 +72,8 @@ fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddit
     Ok(network)
 }
 
-/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one byte.
+/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one
+/// byte.
 ///
 /// Differs: RFC 2516, section 7 asks not to compress the field, but some senders do.
 fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
@@ -128,11 +129,11 @@ fn guess(frame: &Cursor<'_>) -> Network {
     }
 }
 
-/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a MAC
-/// address that begins like one.
+/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a
+/// MAC address that begins like one.
 ///
-/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header must
-/// be a common one, and no Ethernet header may fit.
+/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header
+/// must be a common one, and no Ethernet header may fit.
 fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     let Some(header) = ahead.first_chunk::<40>() else { return false };
     let payload = usize::from(be16(header[4], header[5]));
@@ -157,10 +158,12 @@ const PRIORITY_ONLY: u16 = 0;
 const BOTTOM_OF_STACK: u8 = 0x01;
 /// LLC and SNAP with the ethertype (RFC 1042).
 const SNAP_LEN: usize = 8;
-/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are shorter.
+/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are
+/// shorter.
 const LONGEST_PADDING: usize = 46;
-/// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6, options, OSPF,
-/// SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most MAC addresses.
+/// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6,
+/// options, OSPF, SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most
+/// MAC addresses.
 const UPPER_LAYERS: [u8; 13] = [4, 6, 17, 41, 43, 44, 47, 50, 51, 58, 60, 89, 132];
 /// The header of PPPoE and a protocol field of two bytes (RFC 2516, section 4).
 const PPPOE_LEN: usize = 8;

@@ -169,7 +169,8 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Sets the checksum of the TCP or UDP header at `transport` to the sum of its pseudo header, as senders leave it.
+/// Sets the checksum of the TCP or UDP header at `transport` to the sum of its pseudo header, as
+/// senders leave it.
 fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
     let (src, dst) = ends(spec.v6, 1, (0, 0));
     let bytes = |it: SocketAddr| match it.ip() {
@@ -372,7 +373,8 @@ fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
     }
 }
 
-/// Kills: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum that is there replaced.
+/// Kills: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum
+/// that is there replaced.
 #[test]
 fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
     for tunnel in

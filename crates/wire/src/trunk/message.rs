@@ -35,8 +35,8 @@ pub struct Form {
     pub encapsulates: bool,
     /// The mechanism by which the trunk finds its share.
     pub probing: Probing,
-    /// The trunk has management connections and a weight, and so the greatest number of connections. With `vegas`,
-    /// each end has a weight of its own or none.
+    /// The trunk has management connections and a weight, and so the greatest number of
+    /// connections. With `vegas`, each end has a weight of its own or none.
     pub weighted: bool,
 }
 

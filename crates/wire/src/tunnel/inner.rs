@@ -17,7 +17,8 @@ pub(super) struct Payload {
 
 /// The IP packet that begins `at` bytes into `bytes`, of which `left` follow in all.
 ///
-/// Only padding may follow it inside an Ethernet frame; everywhere else it ends where its carrier ends.
+/// Only padding may follow it inside an Ethernet frame; everywhere else it ends where its carrier
+/// ends.
 #[inline]
 pub(super) fn ip(bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     let network = network(bytes.get(at..)?, left.checked_sub(at)?, false)?;

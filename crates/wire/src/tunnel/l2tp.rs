@@ -2,9 +2,9 @@
 //!
 //! Source: RFC 2661, section 3.1 (version 2); RFC 3931, sections 4.1.1 and 4.1.2 (version 3).
 //!
-//! Differs: tunnel and session identifiers are not kept, because each direction has others. The length
-//! of version 3's cookie and sublayer is known only to the ends. Each length that Linux can set is tried,
-//! and the inner headers decide.
+//! Differs: tunnel and session identifiers are not kept, because each direction has others. The
+//! length of version 3's cookie and sublayer is known only to the ends. Each length that Linux can
+//! set is tried, and the inner headers decide.
 
 use tidegate_core::packet::{Network, TunnelKind};
 

@@ -133,8 +133,8 @@ fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
     }
 }
 
-/// Kills: the inner checksum not verified; the length of IPv6 not compared; a tunnel accepted because of
-/// its port alone.
+/// Kills: the inner checksum not verified; the length of IPv6 not compared; a tunnel accepted
+/// because of its port alone.
 #[test]
 fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {

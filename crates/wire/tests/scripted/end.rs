@@ -1,4 +1,5 @@
-//! A scripted end point: it sends data with a fixed window and acknowledges according to its script.
+//! A scripted end point: it sends data with a fixed window and acknowledges according to its
+//! script.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(crate) struct Script {
     pub(crate) option: Option<u8>,
     /// Segments for each ACK.
     pub(crate) stretch: u32,
-    /// One in so many segments is lost beyond the gateway; zero for no loss.
+    /// One in `loss` segments is lost beyond the gateway; zero for no loss.
     pub(crate) loss: u32,
 }
 

@@ -51,8 +51,8 @@ kind = "aggregate"
 traffic = "long"
 "#;
 
-/// Kills: mean and deviation swapped. The shape of another distribution. A bound of all files used
-/// as that of one. Parameters of the adjuster not read.
+/// Kills: mean and deviation swapped. The shape of another distribution. The bound for all files
+/// used as the bound for each file. Parameters of the adjuster not read.
 #[test]
 fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     let it = scenario(AGGREGATE);

@@ -80,9 +80,11 @@ fn two_trunks_with_vegas_share_a_path_by_their_weights() {
     }
 }
 
-/// The same weights as numbers of connections: the path drops management packets, and no user packet.
+/// The same weights as numbers of connections: the path drops management packets, and no user
+/// packet.
 ///
-/// Kills: connections that follow the weight of the other trunk; a share that does not grow with the weight.
+/// Kills: connections that follow the weight of the other trunk; a share that does not grow with
+/// the weight.
 #[test]
 fn two_trunks_share_a_path_by_their_numbers_of_connections() {
     let results = results(&weighted("weight = 2", "weight = 6"));

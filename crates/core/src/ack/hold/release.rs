@@ -120,15 +120,20 @@ impl Holds {
         tcp: &TcpSegment,
         out: &mut Fifo,
     ) -> bool {
-        let flow = self.flow(member);
-        if tcp.flags.any(TcpFlags::RST) {
-            flow.on_reset();
-        }
-        let ended = flow.has_ended_with(tcp);
+        let ended = self.has_ended_with(member, tcp);
         if ended {
             self.withdraw(cx, member, out);
         }
         ended
+    }
+
+    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or resets it.
+    pub(in crate::ack) fn has_ended_with(&mut self, member: Member, tcp: &TcpSegment) -> bool {
+        let flow = self.flow(member);
+        if tcp.flags.any(TcpFlags::RST) {
+            flow.on_reset();
+        }
+        flow.has_ended_with(tcp)
     }
 
     /// Takes the oldest record of `member` out; says what it shows.
