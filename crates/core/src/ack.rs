@@ -142,6 +142,8 @@ pub struct Queue {
     pub others: bool,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
+    /// Data passes it before it is paid for.
+    pub passes: bool,
     /// Charged bytes of others that have left it so far.
     pub left: Bytes,
     /// What stands behind it.

@@ -18,7 +18,8 @@
 //! flow that are overdue (R001-11 (b)) one departs, and the next after `min(cost / share, more)`: the time that
 //! its data takes at the flow's share, and at most the growth of a hold that the sender's timer allows. If all
 //! departed together, their data would wait behind all that passed before, and no ACK would restart the timer
-//! meanwhile. A queue for each flow separates them likewise.
+//! meanwhile. A queue for each flow separates them likewise. So does that of an upload, whose ACKs are therefore
+//! not separated.
 
 mod rules;
 
@@ -143,10 +144,10 @@ impl PostAck {
     }
 
     /// How long the next ACK of `member` may be held after one for `cost` bytes that departed at its bound, and
-    /// `before` which this number had departed. Zero if the sender's timer runs on.
+    /// `before` which this number had departed. Zero if the sender's timer runs on, or data waits here.
     fn pause(&mut self, now: Time, member: Member, before: u32, cost: u32) -> Duration {
         let flow = self.holds.flow(member);
-        if flow.departed() == before {
+        if !self.queue.passes || flow.departed() == before {
             return Duration::ZERO;
         }
         let pause = flow.more().min(self.shares.of(member).time_for(Bytes(cost.into())));

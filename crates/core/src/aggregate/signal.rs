@@ -298,6 +298,6 @@ impl Aggregate {
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);
         let (others, apart) = (backlog > waiting.packets, !self.conditioner.lends());
-        Queue { own, others, apart, left, ahead }
+        Queue { own, others, apart, passes: self.signal.passes, left, ahead }
     }
 }
