@@ -40,7 +40,7 @@ HEADLESS = re.compile(
 """A clause whose subject is a pronoun: "what waits is dropped", "that of who has sent its last"."""
 
 ASKING = re.compile(r"(?:What|Whether|How|When|Where|Who|Whose|Whom)\b")
-"""How a sentence begins that answers no question."""
+"""The first word of a sentence that names a question in place of a thing."""
 
 UNUSUAL = re.compile(r"\b(?:anew|whoever|governed|held for gone|leave to send)\b", re.IGNORECASE)
 """Words for which the field has others: again, every sender, ACK-controlled, dead, credit."""
@@ -54,7 +54,7 @@ class Sentence:
     text: str
 
     def words(self) -> int:
-        """How many words it has."""
+        """Number of its words."""
         return len(re.findall(r"[A-Za-z][A-Za-z'-]*", self.text))
 
     def faults(self) -> list[str]:

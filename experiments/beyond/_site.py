@@ -114,13 +114,13 @@ def policy(control: str, local: str, peer: str) -> dict[str, Any]:
     return {"gateway": BUFFERS, "trunk": [trunk], "policy": [rule]}
 
 
-def requests(net: Scenario) -> None:
+def requests(net: Scenario, start: str = "0 s") -> None:
     """Adds the Poisson process of requests, as one process for each part of the distribution."""
     every = 8 * MEAN / (LOAD * RATE)
     for n, (low, high, part) in enumerate(PARTS):
         size = {"uniform": [f"{low} B", f"{high} B"]}
         gap = f"{round(every / part * 1e9)} ns"
-        net.traffic(f"web{n}", "arrivals", "server", "client", size=size, every=gap)
+        net.traffic(f"web{n}", "arrivals", "server", "client", size=size, every=gap, start=start)
 
 
 @functools.cache

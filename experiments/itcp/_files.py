@@ -58,7 +58,7 @@ class Receiver:
             self.ready.register(listener, selectors.EVENT_READ, True)
 
     def run(self, seconds: float) -> None:
-        """Receives files for so many seconds."""
+        """Receives files until ``seconds`` have passed."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             for key, _ in self.ready.select(left):

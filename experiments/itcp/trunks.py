@@ -49,7 +49,7 @@ VMSS = PACKET + HEADER
 """Bytes of user packets for each management packet."""
 
 SIZED_FOR = 16
-"""The router has room for so many management connections of each trunk, the greatest number."""
+"""Management connections of each trunk for which the router has room: the greatest number."""
 
 LAWS = ("fixed", "measured", "proportional")
 

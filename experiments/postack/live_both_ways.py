@@ -68,7 +68,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def looks(lab: Lab, seconds: int) -> list[Mapping[str, Any]]:
-    """The policy in both directions, so many seconds later."""
+    """Waits ``seconds``, and returns the policy's state in both directions."""
     time.sleep(seconds)
     return [lab.aggregate(way) for way in ("up", "down")]
 

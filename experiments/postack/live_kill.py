@@ -38,7 +38,7 @@ signal = "SIGNAL"
 BEFORE, AFTER = 3, 4
 """Seconds that transfers run before and after the kill."""
 EARLIER = 0.2
-"""The clocks of transfers and ours differ by at most so many seconds: the start of a process."""
+"""Bound in seconds for the difference of two clocks: the time in which a process starts."""
 LIMIT = 2
 """Greatest pause in seconds, from the ledger."""
 

@@ -47,7 +47,7 @@ def required_buffer(
     management: int = MANAGEMENT,
     alpha: int = ALPHA,
 ) -> int:
-    """Buffer in bytes by equation 2, for trunks with so many ``connections`` for each VMSS."""
+    """Buffer in bytes by equation 2, for one trunk with these ``connections`` for each VMSS."""
     each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 

@@ -27,7 +27,7 @@ ROUTERS = {
 
 
 def rivals(router: str, connections: int) -> Scenario:
-    """A trunk and TCP with so many connections each, behind one router."""
+    """A trunk and TCP behind one router, with ``connections`` connections each."""
     tcp = {"recovery": "new-reno", "receive_window": "1 MiB"}
     net = Scenario(
         duration="300 s",

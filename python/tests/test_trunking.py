@@ -45,3 +45,11 @@ def test_round_robin_alone_leaves_timeouts(of_paper):
     measure = of_paper("round_robin").measure
     reno, sack = (measure(SEED, "round robin", 4, it)["timeouts"] for it in ("reno", "sack"))
     assert reno > 20 and sack <= 1
+
+
+def test_tcp_with_longer_segments_is_told_like_a_trunk_with_more_vmss(of_paper, monkeypatch):
+    """Kills: TCP that the router does not count; a ratio of VMSS that is not divided out."""
+    vmss = of_paper("vmss")
+    monkeypatch.setattr(vmss, "SECONDS", 60)
+    trunks, tcp = (vmss.measure(SEED, "1500:500", what)["ratio"] for what in ("trunks", "tcp"))
+    assert 0.6 < tcp < trunks < 1

@@ -36,8 +36,8 @@ use crate::report::Report;
 
 /// What a packet costs, each figure against its limit.
 ///
-/// Ends with 1 if a figure is beyond its limit. What this machine cannot measure is skipped, and the
-/// report says so.
+/// Ends with 1 if a figure is beyond its limit. What this machine cannot measure is skipped, and
+/// the report says so.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

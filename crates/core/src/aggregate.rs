@@ -24,7 +24,7 @@ use signal::Signal;
 pub(crate) use shaper::Debt;
 
 use crate::allocation::Share;
-use crate::packet::{Direction, Fifo, Governed, Handover, Member};
+use crate::packet::{Direction, Fifo, Governed, Handover, Member, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
@@ -195,7 +195,7 @@ impl Aggregate {
         now: Time,
         pool: &mut PacketPool,
         member: Member,
-        which: &mut dyn FnMut(&mut Packet) -> bool,
+        which: Which<'_>,
     ) {
         if let Some(from) = self.untracked {
             self.hand_over(now, pool, &mut Handover { from, to: member, which });

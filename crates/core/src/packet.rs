@@ -25,7 +25,7 @@ pub use codepoint::{Codepoint, NotACodepoint};
 pub(crate) use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
-pub use flow_fifo::{FlowFifo, Handover};
+pub use flow_fifo::{FlowFifo, Handover, Which};
 pub use fragment::{Fragment, Ports};
 pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};
@@ -124,6 +124,9 @@ pub struct FlowId(pub u32);
 impl FlowId {
     /// In no flow table.
     pub const NONE: Self = Self(u32::MAX);
+
+    /// In no flow table, and on its way from one queue to another.
+    pub(crate) const MOVED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {

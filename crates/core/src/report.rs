@@ -270,6 +270,8 @@ pub struct TunnelReport {
     pub src: String,
     /// Receiver of the outer packets.
     pub dst: String,
+    /// VLAN identifier of the Ethernet frames inside the tunnel, if they have a tag.
+    pub vlan: Option<u16>,
 }
 
 /// The limit of a flow in one direction, in the order of the checks.

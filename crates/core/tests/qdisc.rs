@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Handover, Member, TcpFlags, TcpSegment};
+use tidegate_core::packet::{
+    Ecn, Endpoint, FlowKey, Handover, Member, Outer, TcpFlags, TcpSegment,
+};
 use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -139,7 +141,7 @@ impl Run {
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
             return;
         }
-        let which = &mut |packet: &mut Packet| packet.vlan.is_multiple_of(2);
+        let which = &mut |packet: &mut Packet, _: Option<&Outer>| packet.vlan.is_multiple_of(2);
         let moved = self.qdisc.hand_over(&mut self.pool, &mut Handover { from, to, which });
         let old = std::mem::take(&mut self.inside[from.index()]);
         let (go, stay): (VecDeque<_>, VecDeque<_>) =

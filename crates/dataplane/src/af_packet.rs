@@ -15,7 +15,7 @@ use tidegate_wire::{VlanTag, finish_checksum, split};
 
 use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{Arrival, PacketSocket, Socket};
-use crate::cutting::cut;
+use crate::cutting::{Arrived, cut};
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::{Frame, PacketMemory};
@@ -116,7 +116,7 @@ struct PacketPort<S> {
     socket: S,
     memory: PacketMemory,
     /// Frames received and described, but not yet returned by `receive`.
-    arrived: VecDeque<PacketId>,
+    arrived: VecDeque<Arrived>,
     /// The last call returned fewer frames than requested.
     drained: bool,
     /// Super-packets are split into frames as they arrive.
@@ -158,7 +158,7 @@ impl<S: Socket> PacketPort<S> {
         if self.arrived.is_empty() && !std::mem::take(&mut self.drained) {
             self.receive_batch(pool, now);
         }
-        self.arrived.pop_front()
+        self.arrived.pop_front().map(|it| it.packet)
     }
 
     fn receive_batch(&mut self, pool: &mut PacketPool, now: Time) {
@@ -192,15 +192,18 @@ impl<S: Socket> PacketPort<S> {
             if self.cuts && pool[&packet].segments > 1 {
                 cut(&self.memory, pool, packet, now, &mut self.arrived);
             } else {
-                self.arrived.push_back(packet);
+                self.arrived.push_back(Arrived { packet, ends: true });
             }
         }
     }
 
     /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames
     /// that do not fit into the socket are copies first.
+    ///
+    /// A split super-packet counts as one frame, as in the socket and in the counts of copies.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
-        let received = self.arrived.drain(..).map(|packet| pool.release(packet)).count();
+        let received = self.arrived.iter().filter(|it| it.ends).count();
+        self.arrived.drain(..).for_each(|it| pool.release(it.packet));
         let dropped = u64::try_from(received).unwrap_or(0) + self.discard(MOST_DISCARDED);
         let (overflows, copies) = (self.socket.overflows(), copies());
         self.copies = copies == u64::MAX;

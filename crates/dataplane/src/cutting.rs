@@ -17,6 +17,14 @@ use crate::frame;
 use crate::memory::PacketMemory;
 use crate::port::PortCounters;
 
+/// A received packet with its descriptor.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub packet: PacketId,
+    /// False for each frame of a super-packet except the last. The interface counted one frame.
+    pub ends: bool,
+}
+
 /// Appends the frames of the super-packet `packet`, which has a descriptor, to `out`. Any other
 /// packet is appended unchanged.
 pub(crate) fn cut(
@@ -24,18 +32,22 @@ pub(crate) fn cut(
     pool: &mut PacketPool,
     packet: PacketId,
     now: Time,
-    out: &mut VecDeque<PacketId>,
+    out: &mut VecDeque<Arrived>,
 ) {
     let pieces = pieces(memory, pool, &packet).unwrap_or_default();
     let mut others = pieces.iter().skip(1);
-    let Some(first) = pieces.first() else { return out.push_back(packet) };
+    let whole = |packet| Arrived { packet, ends: true };
+    let Some(first) = pieces.first() else { return out.push_back(whole(packet)) };
     fill(memory, pool, &packet, first, now);
-    out.push_back(packet);
+    out.push_back(whole(packet));
     while let Some(piece) = others.next()
         && let Some(packet) = pool.reserve()
     {
         fill(memory, pool, &packet, piece, now);
-        out.push_back(packet);
+        if let Some(before) = out.back_mut() {
+            before.ends = false;
+        }
+        out.push_back(whole(packet));
     }
 }
 
@@ -76,7 +88,7 @@ mod tests {
     const MSS: u16 = 1_448;
 
     /// Splits a super-packet of `payload` bytes in a pool of `buffers`.
-    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<PacketId>) {
+    fn cut_of(payload: usize, buffers: u32) -> (PacketPool, PacketMemory, VecDeque<Arrived>) {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
         frame.payload = (0..payload).map(|n| n.to_le_bytes()[0]).collect();
         let tcp = frame.tcp_mut().unwrap();
@@ -99,14 +111,16 @@ mod tests {
         pool[packet].tcp.unwrap()
     }
 
-    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated.
+    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated; a frame other than the
+    /// last that ends the super-packet.
     #[test]
     fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;
         let (mut pool, memory, mut out) = cut_of(payload, 64);
         assert_eq!(out.len(), 45);
         let (mut next, mut bytes) = (100, 0);
-        while let Some(packet) = out.pop_front() {
+        while let Some(Arrived { packet, ends }) = out.pop_front() {
+            assert_eq!(ends, out.is_empty());
             let segment = tcp(&pool, &packet);
             assert_eq!((segment.seq, pool[&packet].segments), (next, 1));
             assert_eq!(segment.flags.any(TcpFlags::PSH), out.is_empty());
@@ -130,16 +144,16 @@ mod tests {
             let payload = segments * usize::from(MSS);
             let (mut pool, _, mut out) = cut_of(payload, buffers);
             assert_eq!(out.len(), frames);
-            let all: u32 = out.iter().map(|it| tcp(&pool, it).payload).sum();
+            let all: u32 = out.iter().map(|it| tcp(&pool, &it.packet).payload).sum();
             assert_eq!(usize::try_from(all), Ok(payload));
-            out.drain(..).for_each(|packet| pool.release(packet));
+            out.drain(..).for_each(|it| pool.release(it.packet));
         }
     }
 
     #[test]
     fn a_single_frame_is_not_touched() {
         let (mut pool, memory, mut out) = cut_of(usize::from(MSS), 4);
-        let packet = out.pop_front().unwrap();
+        let packet = out.pop_front().unwrap().packet;
         assert_eq!((out.len(), memory.frame(&packet).offset), (0, 64));
         pool.release(packet);
     }

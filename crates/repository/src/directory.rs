@@ -11,13 +11,14 @@
 //! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a
 //! directory that was made again, or to which a symbolic link now leads.
 
+mod committed;
 mod read;
 mod write;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -28,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use self::committed::Committed;
 use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, QUIET, Snapshot, Snapshots};
 
 /// A directory of TOML files.
@@ -38,6 +40,8 @@ pub(crate) struct Directory {
     poll: Duration,
     max_size: u64,
     max_policies: usize,
+    /// The last set that any request has read.
+    committed: Arc<Mutex<Committed>>,
 }
 
 impl Directory {
@@ -48,6 +52,7 @@ impl Directory {
             poll: spec.poll.max(SHORTEST_POLL),
             max_size: spec.max_size.0,
             max_policies: spec.max_policies,
+            committed: Arc::default(),
         }
     }
 }

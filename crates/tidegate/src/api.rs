@@ -330,13 +330,17 @@ pub struct Tunnel {
     pub src: String,
     /// Receiver of the outer packets.
     pub dst: String,
+    /// VLAN identifier of the Ethernet frames inside it, if they have a tag.
+    #[serde(default)]
+    pub vlan: Option<u16>,
 }
 
 impl Tunnel {
     /// The tunnel in words.
     pub(crate) fn text(&self) -> String {
         let id = self.id.map_or_else(String::new, |id| format!(" {id}"));
-        format!("{}{id} from {} to {}", self.kind, self.src, self.dst)
+        let vlan = self.vlan.map_or_else(String::new, |vlan| format!(", with VLAN {vlan} inside"));
+        format!("{}{id} from {} to {}{vlan}", self.kind, self.src, self.dst)
     }
 }
 
@@ -438,6 +442,9 @@ pub struct Proposal {
     /// Milliseconds within which it must be confirmed.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
+    /// The policy file also becomes the one that a restart reads. `file` does not count then.
+    #[serde(default)]
+    pub save: bool,
 }
 
 /// The difference between a policy file and what runs.
@@ -465,6 +472,9 @@ pub struct Applied {
     /// The file that a restart reads, if it is not the applied one.
     #[serde(default)]
     pub restart_reads: Option<String>,
+    /// The file that it was saved as.
+    #[serde(default)]
+    pub saved: Option<String>,
 }
 
 /// The sources of policies.

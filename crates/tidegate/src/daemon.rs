@@ -11,6 +11,7 @@ mod port_lock;
 mod ports;
 mod refusal;
 mod report;
+mod save;
 mod seats;
 mod server;
 mod trunk_report;
@@ -49,6 +50,7 @@ use crate::files;
 use crate::host;
 use crate::log::Losses;
 use crate::output::Failure;
+use crate::replace::Staged;
 
 /// The running gateway, and the operations of the control socket.
 pub(crate) struct Daemon {
@@ -164,6 +166,10 @@ impl Daemon {
 
     /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
+        if proposal.save && proposal.confirm_ms.is_some() {
+            let message = "what is saved cannot be rolled back: leave out `save` or `confirm_ms`";
+            return Err(Failure::input(Code::BadRequest, message).into());
+        }
         let turn = self.turn().await?;
         self.apply_in(turn, proposal).await
     }
@@ -175,21 +181,24 @@ impl Daemon {
         proposal: Proposal,
     ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
-        let confirm_ms = proposal.confirm_ms;
+        let (confirm_ms, save) = (proposal.confirm_ms, proposal.save);
         let next = self.read(proposal).await?;
+        let staged = if save { Some(self.stage(&next).await?) } else { None };
         let daemon = self.clone();
-        let replaced = whole(async move { daemon.replace(next, Live::Undone, confirm_ms).await });
+        let replace = async move { daemon.replace(next, Live::Undone, confirm_ms, staged).await };
+        let replaced = whole(replace);
         let applied = replaced.await?;
         self.agent.renew();
         Ok(applied)
     }
 
-    /// Replaces the running configuration by `next`.
+    /// Replaces the running configuration by `next`, and the policy file of a restart by `staged`.
     async fn replace(
         self: &Arc<Self>,
         mut next: Installed,
         live: Live,
         confirm_ms: Option<u64>,
+        staged: Option<Staged>,
     ) -> Result<Applied, Refusal> {
         let _changing = self.changing.lock().await;
         self.must_be_confirmed().await?;
@@ -203,6 +212,7 @@ impl Daemon {
         let Plan { changes, undone } = aside(move || running.plan(&coming)).await?;
         can_change(&changes)?;
         let generation = self.install(next).await?;
+        let saved = self.put_or_undo(staged, &before).await?;
         for class in &undone {
             tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
         }
@@ -218,7 +228,7 @@ impl Daemon {
         }
         tracing::info!(generation, changes = changes.len(), "policies changed");
         let restart_reads = self.other_at_restart(&state.installed.documents);
-        Ok(Applied { generation, changes, undone, confirm_ms, restart_reads })
+        Ok(Applied { generation, changes, undone, confirm_ms, restart_reads, saved })
     }
 
     /// The file that a restart reads, if it is not the one of `documents`.
@@ -276,7 +286,7 @@ impl Daemon {
         self.keep_sets();
         tracing::info!(generation, "policies confirmed");
         let (changes, undone) = (Vec::new(), Vec::new());
-        Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads })
+        Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
     /// Reads the file again, however many long requests wait. A broken one leaves what runs, and raises an
@@ -299,6 +309,8 @@ impl Daemon {
     }
 
     async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
+        // `apply --save` may replace the file during its own turn.
+        let turn = self.patient_turn().await?;
         let file = self.installed().await.documents.file.clone();
         let read = aside(move || {
             let read = files::read_regular(&file, files::MOST);
@@ -307,9 +319,9 @@ impl Daemon {
         });
         let Documents { file, text, included, .. } = read.await??;
         let (file, text) = (file.display().to_string(), text.to_string());
-        let turn = self.patient_turn().await?;
         let included = included.to_vec();
-        self.apply_in(turn, Proposal { file, text, included, confirm_ms: None }).await
+        let proposal = Proposal { file, text, included, confirm_ms: None, save: false };
+        self.apply_in(turn, proposal).await
     }
 
     /// What runs, as it is now.
@@ -421,9 +433,10 @@ impl Daemon {
 
     /// Compiles `proposal` together with the sets of its sources, and reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
-        let Proposal { file, text, included, .. } = proposal;
+        let Proposal { file, text, included, save, .. } = proposal;
+        let file = if save { self.started_file.clone() } else { file.into() };
         let sets = self.installed().await.documents.sets.clone();
-        let (file, text, included) = (file.into(), text.into(), included.into());
+        let (text, included) = (text.into(), included.into());
         self.compile(Documents { file, text, included, sets }).await
     }
 

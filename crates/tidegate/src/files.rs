@@ -19,7 +19,7 @@ use crate::output::Failure;
 pub(crate) const MOST: usize = 64 << 20;
 
 /// Maximum wait for a file system. Local disks answer within milliseconds, a hung NFS server never.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The content and mode of a file.
 #[derive(Debug)]

@@ -4,33 +4,60 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Replaces the text of the file at `path`. Its mode and owner stay, and so does a symbolic link to it.
-///
-/// # Errors
-///
-/// If the file does not exist or is not a regular file, or if its directory cannot be written. The old
-/// text then stays.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let file = fs::canonicalize(path)?;
-    let old = fs::metadata(&file)?;
-    if !old.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut name = OsString::from(".");
-    name.push(file.file_name().unwrap_or_default());
-    name.push(format!(".new-{}", std::process::id()));
-    let new = file.with_file_name(name);
-    let written = write(&new, text, &old).and_then(|()| fs::rename(&new, &file));
-    if written.is_err() {
-        // The first error counts.
+/// A text on the disk beside the file whose text it is to become. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    new: PathBuf,
+    file: PathBuf,
+}
+
+impl Staged {
+    /// Writes `text` beside the file at `path`, with its mode and owner. A symbolic link to the file stays.
+    ///
+    /// At most one text per process may be staged for a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not exist or is not a regular file, or if its directory cannot be written.
+    pub(crate) fn beside(path: &Path, text: &str) -> io::Result<Self> {
+        let file = fs::canonicalize(path)?;
+        let old = fs::metadata(&file)?;
+        if !old.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut name = OsString::from(".");
+        name.push(file.file_name().unwrap_or_default());
+        name.push(format!(".new-{}", std::process::id()));
+        let new = file.with_file_name(name);
+        // A process with the same number was killed and left it.
         let _ = fs::remove_file(&new);
+        let staged = Self { new, file };
+        write(&staged.new, text, &old)?;
+        Ok(staged)
     }
-    written?;
-    match file.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
+
+    /// Replaces the text of the file. Readers see the old text or the new one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be replaced. Its old text then stays.
+    pub(crate) fn put(self) -> io::Result<()> {
+        fs::rename(&self.new, &self.file)?;
+        let synced = self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+        if let Err(error) = synced {
+            let file = self.file.display();
+            tracing::warn!("the new text of {file} may not outlast a power failure: {error}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // After `put` there is none.
+        let _ = fs::remove_file(&self.new);
     }
 }
 
@@ -53,7 +80,12 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a link that is replaced in place of its file; a mode that changes; a file left behind.
+    fn replace(path: &Path, text: &str) -> io::Result<()> {
+        Staged::beside(path, text)?.put()
+    }
+
+    /// Kills: a link that is replaced in place of its file; a mode that changes; a file left behind by a text that is
+    /// staged only; a refusal because of the file of a killed process.
     #[test]
     fn a_file_keeps_its_links_and_its_mode() {
         let folder = env::temp_dir().join(format!("tidegate-replace-{}", std::process::id()));
@@ -66,6 +98,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
+        drop(Staged::beside(&link, "newer").unwrap());
+        assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
+        std::mem::forget(Staged::beside(&link, "newer").unwrap());
+        replace(&link, "newest").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "newest");
         assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
         for wrong in [folder.join("none"), folder.join("real")] {
             assert!(replace(&wrong, "new").is_err());

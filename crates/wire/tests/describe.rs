@@ -7,18 +7,12 @@ mod frames;
 use std::net::{IpAddr, Ipv4Addr};
 
 use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
-use frames::frames;
+use frames::{described, frames};
 use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, NO_VLAN, Network, Options, TcpFlags, TcpSegment};
 use tidegate_wire::build::{Frame, Link, Transport};
 use tidegate_wire::{Completed, Oddity, VlanTag, complete_checksum, describe, segment};
-
-fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
-    let mut packet = Packet::default();
-    let oddity = describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
-    (packet, oddity)
-}
 
 /// The descriptor of an IP packet, as computed by the independent parser.
 fn expected(ip: &[u8]) -> Packet {

@@ -2,26 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
+mod gateways;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate_core::allocation::AllocationSpec;
+use frames::described;
+use gateways::{conditioning, gateway};
 use tidegate_core::flow::{FragmentTable, WithoutFirst};
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Fragment, Kind, Ports, Protocol};
-use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
-};
-use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
+use tidegate_core::policy::{Action, Exceed, Filter, Range};
+use tidegate_core::{Bytes, Machine, Rate, Time};
 use tidegate_wire::build::{Frame, Transport};
-use tidegate_wire::{Oddity, describe};
-
-fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
-    let mut packet = Packet::default();
-    let oddity = describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
-    (packet, oddity)
-}
+use tidegate_wire::describe;
 
 /// Both end points of a datagram, over IPv4 and over IPv6.
 fn ends() -> [(SocketAddr, SocketAddr); 2] {
@@ -168,38 +163,10 @@ fn fragments_of_datagrams_are_not_control_traffic() {
 const LIMIT: Rate = Rate::from_mbps(5);
 
 /// A gateway that drops what UDP port 53 sends beyond 5 Mbit/s.
-fn gateway() -> Gateway {
-    let policy = Policy {
-        name: "amplifiers".to_owned(),
-        priority: 0,
-        filter: Filter { src_port: vec![Range { first: 53, last: 53 }], ..Filter::default() },
-        action: Action::Police {
-            conditioning: Conditioning {
-                profile: Profile::new(LIMIT, None, Bytes(15_140), Bytes(1_514)).unwrap(),
-                allocation: AllocationSpec::Drr(Default::default()),
-                weights: Vec::new(),
-                fair_between: Default::default(),
-            },
-            exceed: Exceed::Drop,
-        },
-        mode: Mode::Enforce,
-        class: None,
-        trunk: None,
-    };
-    let config = GatewayConfig {
-        rate: [None; 2],
-        overhead: Overhead::default(),
-        queue: QdiscSpec::PerFlow(Default::default()),
-        packets: 64,
-        flows: 16,
-        shaping_interval: Duration::ZERO,
-        shaping_triggers: Default::default(),
-        fragments_without_first: Default::default(),
-        trunks: Vec::new(),
-        seed: 1,
-        scheduler: Default::default(),
-    };
-    Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO)
+fn police() -> Gateway {
+    let filter = Filter { src_port: vec![Range { first: 53, last: 53 }], ..Filter::default() };
+    let conditioning = conditioning(LIMIT, Bytes(15_140));
+    gateway(filter, Action::Police { conditioning, exceed: Exceed::Drop }, 64)
 }
 
 /// 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
@@ -208,7 +175,7 @@ fn gateway() -> Gateway {
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
     for (src, dst) in ends() {
-        let (mut gateway, mut sent, mut passed) = (gateway(), 0, 0);
+        let (mut gateway, mut sent, mut passed) = (police(), 0, 0);
         let mut now = Time::ZERO;
         for n in 0..20_000u16 {
             let mut frame = Frame { payload: vec![7; 1_440], ..Frame::udp(src, dst) };

@@ -9,12 +9,10 @@ use proptest::prelude::*;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TcpFlags};
 use tidegate_wire::build::{Frame, Link};
-use tidegate_wire::{Checksum, Completed, VlanTag, complete_checksum, cut, describe, rewrite};
+use tidegate_wire::{Checksum, Completed, VlanTag, complete_checksum, cut, rewrite};
 
 fn described(frame: &[u8]) -> Packet {
-    let mut packet = Packet::default();
-    describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
-    packet
+    frames::described(frame).0
 }
 
 /// The sums that the IP and the transport checksum cover; 0xffff means right.

@@ -79,6 +79,17 @@ fn addresses_are_those_inside_and_marks_those_outside() {
     }
 }
 
+/// Kills: the tag inside a tunnel left out, or taken for the tag of the outer frame.
+#[test]
+fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
+    let mut inside = inner();
+    inside.link.push(Link::vlan(20));
+    let bytes = outer(Transport::Udp(40_000, 4789), vxlan(9, &inside.bytes()), false).bytes();
+    let (packet, outer, oddity) = read(&bytes);
+    assert_eq!((oddity, packet.vlan, outer.tunnels()[0].vlan), (None, 5, 20));
+    assert_eq!(packet.key.dst, Endpoint::v4([10, 9, 0, 1], 80));
+}
+
 /// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is
 /// ECN-capable.
 ///

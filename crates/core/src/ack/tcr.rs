@@ -15,7 +15,7 @@ use super::paced::Paced;
 use super::shares::Shares;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Packet};
+use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time};
 
 /// Where data waits.
@@ -40,6 +40,7 @@ impl Config {
             holds: Holds::new(false),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
+            begun: Vec::new(),
         }
     }
 }
@@ -61,17 +62,46 @@ pub(super) struct Tcr {
     holds: Holds,
     shares: Shares,
     pace: Paced,
+    /// By member: the number at which its data begins. `None` if its first ACK was not seen.
+    begun: Vec<Option<u32>>,
 }
 
+/// Segments that a sender begins with. A smaller first window would cost short connections further
+/// round trips.
+///
+/// Source: RFC 6928, section 2.
+const FIRST_FLIGHT: u32 = 10;
+
 impl Tcr {
-    /// The window of a flow; none if it is not known how long its way is.
+    /// The window of a flow. `None` if the length of its path is not known.
     ///
-    /// Source: `postack`, R001-3.
-    fn window(&mut self, member: Member, known: &Known) -> Option<Bytes> {
+    /// Source: `postack`, R001-3. Differs: it has room for the first flight, which an upload sends in
+    /// the window of the SYN with ACK.
+    fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
         let span = known.near? + known.far?;
+        let rest = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
         let mss = u64::from(self.holds.flow(member).mss());
         let needed = self.shares.of(member).bytes_in(span).0.saturating_add(mss);
-        Some(Bytes(needed.next_multiple_of(mss).max(2 * mss)))
+        Some(Bytes(needed.next_multiple_of(mss).max(2 * mss).max(rest)))
+    }
+
+    /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.
+    fn rest_of_first_flight(&mut self, member: Member, tcp: &TcpSegment) -> u64 {
+        if !tcp.flags.any(TcpFlags::ACK) {
+            return 0;
+        }
+        let flow = self.holds.flow(member);
+        let (is_first, most) = (flow.delivered().is_none(), FIRST_FLIGHT * flow.mss());
+        make_room(&mut self.begun, member.index(), None);
+        let begun = &mut self.begun[member.index()];
+        if is_first {
+            *begun = Some(tcp.ack);
+        }
+        let acknowledged = begun.map_or(most, |begun| tcp.ack.wrapping_sub(begun));
+        if acknowledged >= most {
+            *begun = None;
+        }
+        most.saturating_sub(acknowledged).into()
     }
 
     fn rate(&self, member: Member) -> Rate {
@@ -124,7 +154,7 @@ impl AckControl for Tcr {
         } else if self.holds.acknowledges(cx.pool, member, &back.packet) {
             self.shares.note(cx.now, member, Some(known.weight));
         }
-        let window = self.window(member, known);
+        let window = self.window(member, known, tcp);
         self.holds.flow(member).cap_to(window);
         let open = *self.pace.free(member) <= cx.now;
         match self.holds.take_in(cx, back, open, out) {
@@ -188,6 +218,9 @@ impl AckControl for Tcr {
 
     fn leave(&mut self, member: Member) {
         self.pace.forget(member);
+        if let Some(begun) = self.begun.get_mut(member.index()) {
+            *begun = None;
+        }
         self.shares.leave(member);
         self.holds.leave(member);
     }
@@ -201,7 +234,6 @@ impl AckControl for Tcr {
 mod tests {
     use super::super::testing::{Bench, FRAME, MSS, US, plain};
     use super::*;
-    use crate::packet::{TcpFlags, TcpSegment};
 
     /// When the second ACK of member 0 goes on, of which each calls for two segments; 10 Mbit/s after `before`.
     fn second(before: impl Fn(&mut Bench)) -> Time {
@@ -220,25 +252,55 @@ mod tests {
         US(1) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME)))
     }
 
-    /// Kills: parts of the rate for connections that have ended, by FIN or by RST.
+    /// Kills: parts of the rate for connections that have ended, by FIN or by RST; for such as send their FIN again.
     #[test]
     fn connections_that_have_ended_have_no_part_of_the_rate() {
         assert_eq!(second(|_| {}), alone());
-        let ended = |flags: u8, back: u8| {
+        let ended = |sent: u8, back: u8| {
             second(move |bench| {
                 for member in 1..=50 {
                     bench.known.sent = Some(0);
                     bench.ack(US(0), member, 0);
-                    bench.data_with(US(0), member, MSS, flags);
+                    bench.data_with(US(0), member, MSS, sent);
+                    bench.known.sent = Some(MSS + u32::from(sent));
                     let flags = TcpFlags(TcpFlags::ACK | back);
-                    let tcp = plain(MSS);
-                    bench.back(US(0), member, TcpSegment { flags, ..tcp }, &[]);
+                    bench.back(US(0), member, TcpSegment { flags, ..plain(MSS) }, &[]);
+                    if sent != 0 {
+                        bench.data_with(US(0), member, MSS, sent);
+                    }
                 }
             })
         };
         assert_eq!(ended(TcpFlags::FIN, 0), alone());
         assert_eq!(ended(0, TcpFlags::RST), alone());
         assert!(ended(0, 0) > US(100_000), "they may send more");
+    }
+
+    /// Kills: a first window of two segments, where many share the rate; one that stays; one that the
+    /// next connection on its ports does not get.
+    #[test]
+    fn the_first_window_has_room_for_the_first_flight() {
+        let mut bench = Bench::new("'tcr'", 10);
+        for member in 1..=500 {
+            bench.known.sent = Some(0);
+            bench.ack(US(0), member, 0);
+            bench.data(US(0), member, MSS);
+        }
+        for connection in 0..2 {
+            bench.known.sent = Some(0);
+            let at = US(1_000 * connection);
+            let mut window = |now, ack| {
+                let went = bench.back(now, 0, plain(ack), &[]);
+                bench.data(now, 0, ack + MSS);
+                went.last().map(|tcp| (u32::from(tcp.window) << 7) / MSS)
+            };
+            assert_eq!(window(at, 0), Some(FIRST_FLIGHT));
+            (2..FIRST_FLIGHT).for_each(|n| bench.data(at, 0, n * MSS));
+            bench.data_with(at, 0, FIRST_FLIGHT * MSS, TcpFlags::FIN);
+            let went = bench.back(at, 0, plain(FIRST_FLIGHT * MSS), &[]);
+            assert_eq!(went.last().map(|tcp| (u32::from(tcp.window) << 7) / MSS), Some(2));
+            bench.signal.leave(Member(0));
+        }
     }
 
     /// Kills: a part of the rate for each connection that a port had before.

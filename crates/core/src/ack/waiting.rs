@@ -113,9 +113,13 @@ impl Waiting {
     }
 }
 
-/// What tells a flow from others in the queue: its number, and zero for what is in no flow.
+/// The number of a flow in a queue. Packets in no flow have the first two numbers. So a queue for a few flows stays small
+/// whatever the size of the flow table.
 pub(crate) const fn line(flow: FlowId) -> Member {
-    Member(flow.0.wrapping_add(1))
+    match flow {
+        FlowId::NONE | FlowId::MOVED => Member(u32::MAX - flow.0),
+        FlowId(number) => Member(number.wrapping_add(2)),
+    }
 }
 
 #[cfg(test)]

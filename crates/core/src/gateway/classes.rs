@@ -15,16 +15,16 @@ pub use swap::Retired;
 use super::GatewayConfig;
 use super::control::Control;
 use super::survey::{ClassLine, Parts};
-use crate::ack::{Ahead, Waiting, line};
+use crate::ack::{Ahead, Waiting};
 use crate::class::{ClassId, Terms};
 use crate::marking::Marker;
-use crate::packet::{Direction, Fifo, FlowId, Handover, Outer, number};
+use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
 use crate::scheduler::{Scheduler, SchedulerSpec};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The classes of one direction of the link.
 pub(super) struct Classes {
@@ -462,34 +462,6 @@ impl Classes {
         while let Some(packet) = self.withdraw(cx, flow, from) {
             self.enqueue(cx, to, packet);
         }
-    }
-
-    /// Moves packets of untracked flows from class `nth` to the leaf that `leaf_of` returns, in their order.
-    /// `free` is a flow index that no flow has. Returns `false` if class `nth` does not exist.
-    pub(super) fn move_untracked(
-        &mut self,
-        cx: &mut Cx<'_>,
-        nth: u32,
-        free: FlowId,
-        leaf_of: impl Fn(&Self, &Packet, Option<&Outer>) -> ClassId,
-    ) -> bool {
-        let leaf = ClassId(nth);
-        let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
-        let Some(mut queue) = line_there.queue.take() else { return true };
-        // Packets in tunnels are matched again one by one: only the pool has their outer headers.
-        let mut which = |packet: &mut Packet| {
-            packet.flow == FlowId::NONE
-                && (packet.has_outer() || leaf_of(self, packet, None) != leaf)
-        };
-        let mut what = Handover { from: line(FlowId::NONE), to: line(free), which: &mut which };
-        let any = queue.hand_over(cx.pool, &mut what);
-        self.lines[leaf.index()].queue = Some(queue);
-        while any && let Some(packet) = self.withdraw(cx, free, leaf) {
-            cx.pool[&packet].member = line(FlowId::NONE);
-            let to = leaf_of(self, &cx.pool[&packet], cx.pool.outer(&packet));
-            self.enqueue(cx, to, packet);
-        }
-        true
     }
 
     /// What waits at a leaf changes hands; says whether there was any.

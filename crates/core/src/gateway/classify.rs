@@ -128,9 +128,9 @@ impl Gateway {
             return None;
         }
         let (policies, direction) = (&self.policies, aggregate.direction());
-        // Packets in tunnels are matched again one by one: only the pool has their outer headers.
-        let mut strange =
-            |packet: &mut Packet| packet.has_outer() || policies.lookup(packet, direction) != own;
+        let mut strange = |packet: &mut Packet, outer: Option<&Outer>| {
+            policies.lookup_inside(packet, outer, direction) != own
+        };
         let strangers = aggregate.join(now, Share { weight: 1, rtt: None });
         aggregate.give_back(now, &mut self.pool, strangers, &mut strange);
         let mut waiting = Fifo::new();
@@ -205,22 +205,27 @@ impl Gateway {
         self.move_to(now, direction, handle, waiting);
         self.offer_acks_again(now, direction, handle, acks);
         if old.generation == 0 {
-            self.give_back(now, direction, packet, handle);
+            self.give_back(now, direction, (packet, outer), handle);
         }
         handle
     }
 
     /// Lets a flow that is new in the table have what waits of it among the flows there was no room
     /// for, so that what comes now does not overtake it. `packet` is its first in `direction`.
-    ///
-    /// Packets in tunnels stay where they wait: queues do not tell the tunnels of tenants with equal addresses apart.
-    fn give_back(&mut self, now: Time, direction: Direction, packet: &Packet, to: Handle) {
-        if packet.has_outer() {
-            return;
-        }
-        let mut which = |waiting: &mut Packet| {
+    fn give_back(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        (packet, outer): (&Packet, Option<&Outer>),
+        to: Handle,
+    ) {
+        let mut which = |waiting: &mut Packet, around: Option<&Outer>| {
+            let same_tunnel = match (around, outer) {
+                (Some(around), Some(outer)) => around.is_same(outer),
+                (around, outer) => around.is_none() && outer.is_none(),
+            };
             let mine = (waiting.key, waiting.vlan) == (packet.key, packet.vlan)
-                && !waiting.has_outer()
+                && same_tunnel
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;
@@ -352,7 +357,7 @@ fn withdraw_flow(
     waiting: &mut Fifo,
 ) {
     let own = aggregate.join(now, Share { weight: 1, rtt: None });
-    let mut which = |packet: &mut Packet| packet.flow == flow;
+    let mut which = |packet: &mut Packet, _: Option<&Outer>| packet.flow == flow;
     aggregate.hand_over(now, pool, &mut Handover { from: member, to: own, which: &mut which });
     withdraw_all(aggregate, now, pool, own, waiting);
     aggregate.leave(now, own);

@@ -20,7 +20,7 @@ use super::aggregates::Fate;
 use super::classes::{Classes, Retired};
 use super::{Gateway, GatewayConfig};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, Outer};
+use crate::packet::{Direction, Fifo, Outer};
 use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
 use crate::{Cx, Packet, Time};
 
@@ -375,8 +375,7 @@ impl Gateway {
             classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
         };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        // Flow indices are less than the size of the table.
-        classes.move_untracked(&mut cx, nth, FlowId(self.config.flows), leaf_of)
+        classes.move_untracked(&mut cx, nth, leaf_of)
     }
 
     /// Removes class `nth` of the link, if the set in force does not name it. Returns `false` if `nth` is

@@ -8,7 +8,7 @@ use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::marking::{Marker, Marks};
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member};
+use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Which};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -287,7 +287,7 @@ impl Link {
         pool: &mut PacketPool,
         leaf: ClassId,
         flow: FlowId,
-        which: &mut dyn FnMut(&mut Packet) -> bool,
+        which: Which<'_>,
     ) -> bool {
         let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
         match &mut self.classes {

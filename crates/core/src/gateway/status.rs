@@ -234,7 +234,8 @@ impl Gateway {
         let outer = self.flows.outer(flow, direction);
         let report = |tunnel: &Tunnel| {
             let [src, dst] = show(&tunnel.key);
-            TunnelReport { kind: tunnel.kind.name(), id: tunnel.id, src, dst }
+            let vlan = Some(tunnel.vlan).filter(is_tag);
+            TunnelReport { kind: tunnel.kind.name(), id: tunnel.id, src, dst, vlan }
         };
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
@@ -243,8 +244,7 @@ impl Gateway {
     fn vlans_of(&self, flow: &Flow, direction: Direction) -> Vec<u16> {
         let second = self.flows.outer(flow, direction).map(|outer| outer.second_vlan);
         let tags = [Some(flow.packet(direction).vlan), second];
-        // Packets of the simulator have VLAN 0.
-        tags.into_iter().flatten().filter(|vlan| ![0, NO_VLAN].contains(vlan)).collect()
+        tags.into_iter().flatten().filter(is_tag).collect()
     }
 
     fn flow_report(&self, now: Time, id: FlowId, flow: &Flow, direction: Direction) -> FlowReport {
@@ -379,6 +379,11 @@ fn ethertype(number: u16) -> String {
 
 fn micros(span: Option<Duration>) -> Option<u64> {
     span.and_then(|span| u64::try_from(span.as_micros()).ok())
+}
+
+/// Returns `true` for the identifier of a VLAN. Packets of the simulator have VLAN 0.
+fn is_tag(vlan: &u16) -> bool {
+    ![0, NO_VLAN].contains(vlan)
 }
 
 #[cfg(test)]

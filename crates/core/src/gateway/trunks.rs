@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use super::Gateway;
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Packet};
+use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
 use crate::trunk::{Arriving, Report, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -104,7 +104,7 @@ impl Trunks {
         pool: &mut PacketPool,
         id: TrunkId,
         flow: FlowId,
-        which: &mut dyn FnMut(&mut Packet) -> bool,
+        which: Which<'_>,
     ) {
         let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
         self.places[id.index()].trunk.hand_over(pool, &mut what);

@@ -1,7 +1,7 @@
 //! A first-in-first-out list through the pool from which any flow's oldest packet can be taken.
 
 use super::pool::NIL;
-use super::{Fifo, Member, Packet, PacketId, PacketPool, make_room, number, slot};
+use super::{Fifo, Member, Outer, Packet, PacketId, PacketPool, make_room, number, slot};
 use crate::Bytes;
 
 /// Packets in order of arrival, and at the same time those of each flow in theirs.
@@ -37,8 +37,11 @@ pub struct Handover<'a> {
     /// Whose they will be.
     pub to: Member,
     /// Says which, and may note so in them.
-    pub which: &'a mut dyn FnMut(&mut Packet) -> bool,
+    pub which: Which<'a>,
 }
+
+/// Says whether a packet, with the headers around it, is meant.
+pub type Which<'a> = &'a mut dyn FnMut(&mut Packet, Option<&Outer>) -> bool;
 
 impl Line {
     /// Appends the packet in the slot `at`.
@@ -141,7 +144,8 @@ impl FlowFifo {
         while at != NIL {
             let next = pool.links(at).next_of_flow();
             let id = PacketId(at);
-            if which(&mut pool[&id]) {
+            let (packet, outer) = pool.with_outer(&id);
+            if which(packet, outer) {
                 pool[&id].member = to;
                 move_on.append(pool, at);
                 any = true;
@@ -327,7 +331,7 @@ mod tests {
                         (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
                     }
                     Step::HandOver { from, to, odd } if from != to => {
-                        let which = &mut |packet: &mut Packet| packet.len % 2 == odd;
+                        let which = &mut |packet: &mut Packet, _: Option<&Outer>| packet.len % 2 == odd;
                         let mut what = Handover { from: Member(from), to: Member(to), which };
                         let moved = fifo.hand_over(&mut pool, &mut what);
                         prop_assert_eq!(moved, model.hand_over(from, to, odd));

@@ -310,6 +310,13 @@ impl PacketPool {
         if self[id].has_outer() { self.outers.get(slot(id.0)) } else { None }
     }
 
+    /// A packet, and the tunnels and the second VLAN tag around it, if there are any.
+    pub(crate) fn with_outer(&mut self, id: &PacketId) -> (&mut Packet, Option<&Outer>) {
+        let packet = &mut self.slots[slot(id.0)].packet;
+        let outer = if packet.has_outer() { self.outers.get(slot(id.0)) } else { None };
+        (packet, outer)
+    }
+
     /// The key of the outermost header of a packet.
     #[must_use]
     pub fn outermost(&self, id: &PacketId) -> FlowKey {

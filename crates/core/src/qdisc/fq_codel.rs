@@ -56,18 +56,32 @@ impl Default for Config {
 checked!(Config);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        check(self.quantum, self.packets)?;
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.quantum < LEAST_QUANTUM {
+            return Err("`quantum` must be at least \"256 B\"");
+        }
+        if self.packets == 0 {
+            return Err("`packets` must not be zero: none could wait");
+        }
         codel::check(self.target, self.interval)
     }
 
+    /// The quantum as credit.
+    pub(super) fn credit(&self) -> i64 {
+        i64::try_from(self.quantum.max(LEAST_QUANTUM).0).unwrap_or(i64::MAX)
+    }
+
+    /// The parameters of CoDel in each flow.
+    pub(super) const fn standing(&self) -> Standing {
+        Standing { target: self.target, interval: self.interval, packet: MTU, ecn: self.ecn }
+    }
+
     pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> FqCodel {
-        let Self { target, interval, ecn, .. } = *self;
-        let usual = Standing { target, interval, packet: MTU, ecn };
+        let usual = self.standing();
         FqCodel {
             limit: self.limit,
             packets: self.packets,
-            quantum: credit(self.quantum),
+            quantum: self.credit(),
             usual,
             standing: usual.at(rate),
             lines: Lines::default(),
@@ -94,22 +108,6 @@ pub(super) struct FqCodel {
     old: First,
     /// By member.
     laws: Vec<Law>,
-}
-
-/// What is wrong with a quantum and a limit of packets.
-pub(super) fn check(quantum: Bytes, packets: u32) -> Result<(), &'static str> {
-    if quantum < LEAST_QUANTUM {
-        return Err("`quantum` must be at least \"256 B\"");
-    }
-    if packets == 0 {
-        return Err("`packets` must not be zero: none could wait");
-    }
-    Ok(())
-}
-
-/// A quantum as credit.
-pub(super) fn credit(quantum: Bytes) -> i64 {
-    i64::try_from(quantum.max(LEAST_QUANTUM).0).unwrap_or(i64::MAX)
 }
 
 /// Drops half of `line` from its front, but not too much at once. `bytes` returns the backlog of the line.
@@ -257,7 +255,7 @@ impl Qdisc for FqCodel {
 }
 
 /// A full Ethernet frame. Source: Linux, `net/sched/sch_fq_codel.c`, `psched_mtu`.
-pub(super) const MTU: Bytes = Bytes(1_514);
+const MTU: Bytes = Bytes(1_514);
 
 /// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
 const LEAST_QUANTUM: Bytes = Bytes(256);

@@ -17,6 +17,7 @@
 //! - A full queue drops from the longest line of the host with most waiting, both to within a factor of two.
 
 mod host;
+mod lines;
 #[cfg(test)]
 mod tests;
 
@@ -24,14 +25,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use self::host::{Flow, HostState, Place};
-use super::law::{Law, Leaves, Line, Standing};
-use super::longest::{Longest, Places};
+use self::host::{Flow, HostState, Place, host_of, index};
+use self::lines::{Lines, OfFlow};
+use super::law::{Law, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
-use super::{Backlog, Qdisc, checked, codel, fq_codel};
-use crate::packet::{First, FlowFifo, FlowId, Handover, Host, Links, Member, Turns, make_room};
-use crate::random::{Random, halves, mixed};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
+use super::{Backlog, Qdisc, checked, fq_codel};
+use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_room};
+use crate::random::Random;
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, units};
 
 /// How long packets may wait, how much, and what a host or a flow may send in its turn.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -70,17 +71,22 @@ checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
-        fq_codel::check(self.quantum, self.packets)?;
-        codel::check(self.target, self.interval)
+        self.of_flows().check()
+    }
+
+    /// The parameters that flows have in `fq-codel` too.
+    const fn of_flows(&self) -> fq_codel::Config {
+        let Self { limit, packets, quantum, target, interval, ecn, thin_acks: _ } = *self;
+        fq_codel::Config { limit, packets, quantum, target, interval, ecn }
     }
 
     pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> Hosts {
-        let Self { target, interval, ecn, .. } = *self;
-        let usual = Standing { target, interval, packet: fq_codel::MTU, ecn };
+        let flows = self.of_flows();
+        let usual = flows.standing();
         Hosts {
             limit: self.limit,
             packets: self.packets,
-            quantum: fq_codel::credit(self.quantum),
+            quantum: flows.credit(),
             usual,
             standing: usual.at(rate),
             thin_acks: self.thin_acks,
@@ -117,87 +123,11 @@ pub(super) struct Hosts {
     eager: First,
 }
 
-/// The packets that wait by flow, the flows, and their hosts.
-#[derive(Default)]
-struct Lines {
-    all: FlowFifo,
-    /// By member.
-    flows: Vec<Flow>,
-    /// Members in the lists of their hosts.
-    places: Places,
-    /// By number.
-    hosts: Vec<HostState>,
-    longest: Longest,
-}
-
-impl Lines {
-    /// Notes that the backlog of `member` was `before` bytes, and has changed.
-    fn changed(&mut self, member: Member, before: Bytes) {
-        let now = self.all.bytes_of(member);
-        let Some(flow) = self.flows.get(member.index()) else { return };
-        let host = &mut self.hosts[index(flow.host)];
-        host.bytes = Bytes((host.bytes.0 + now.0).saturating_sub(before.0));
-        self.places.set(&mut host.lines, member, now);
-        self.longest.set(Member(flow.host.0), host.bytes);
-    }
-
-    /// Takes the `backlog` bytes of `member` away from its host, for another host.
-    fn leave_host(&mut self, member: Member, backlog: Bytes) {
-        let old = self.flows[member.index()].host;
-        let Some(host) = self.hosts.get_mut(index(old)) else { return };
-        host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
-        self.places.set(&mut host.lines, member, Bytes::ZERO);
-        self.longest.set(Member(old.0), host.bytes);
-    }
-
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        let before = self.all.bytes_of(member);
-        let packet = self.all.pop_flow(cx.pool, member)?;
-        self.changed(member, before);
-        Some(packet)
-    }
-}
-
-/// The packets of one flow.
-struct OfFlow<'a> {
-    lines: &'a mut Lines,
-    member: Member,
-    /// Redundant ACKs are dropped.
-    merging: Option<Merging>,
-}
-
-impl Line for OfFlow<'_> {
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let member = self.member;
-        let mut packet = self.lines.take(cx, member)?;
-        let last = self.lines.flows[member.index()].last;
-        while let Some(merging) = &mut self.merging
-            && let Some(next) = self.lines.all.peek_flow(cx.pool, member)
-            && merging.drops(last, &cx.pool[&packet], next)
-        {
-            cx.drop(packet, Reason::RedundantAck);
-            packet = self.lines.take(cx, member)?;
-        }
-        Some(packet)
-    }
-
-    fn backlog(&self) -> Bytes {
-        self.lines.all.bytes()
-    }
-}
-
-impl OfFlow<'_> {
-    fn bytes(&self) -> Bytes {
-        self.lines.all.bytes_of(self.member)
-    }
-}
-
 impl Hosts {
     /// Makes room by dropping from the longest line of the host with most waiting.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
-            let Some(host) = self.lines.longest.member() else { return };
-            let Some(member) = self.lines.hosts[host.index()].lines.member() else { return };
+            let Some(member) = self.lines.longest_line() else { return };
             let mut line = OfFlow { lines: &mut self.lines, member, merging: None };
             fq_codel::drop_half(cx, &mut line, OfFlow::bytes);
         }
@@ -436,25 +366,6 @@ impl Qdisc for Hosts {
     }
 }
 
-/// The host of `packet`, as the gateway knows it. Before a link without a gateway, the host is a hash of the sender.
-fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
-    if packet.flow != FlowId::NONE {
-        return pool.hosts().of(packet.flow);
-    }
-    if packet.member == Member::default() {
-        return Host::UNKNOWN;
-    }
-    let (high, low) = halves(packet.key.src.number());
-    Host(u32::try_from(mixed(mixed(high) ^ low) % SENDERS).unwrap_or(0))
-}
-
-const fn index(host: Host) -> usize {
-    Member(host.0).index()
-}
-
 /// Quanta by which the new flows of a host may overdraw its credit. After the turn of its host, a new flow has at least
 /// one quantum: a bulk packet leaves the credit above minus one quantum.
 const OVERDRAFT: i64 = 2;
-
-/// Hosts that senders are hashed into, as many as lines for flows (RFC 8290, section 4.1).
-const SENDERS: u64 = 1_024;

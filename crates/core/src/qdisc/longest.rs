@@ -12,9 +12,24 @@ pub(super) struct Longest {
     places: Places,
 }
 
+/// The same for each of many groups. A member is in one group at most.
+///
+/// Only a group with a backlog has lists, as they take much more memory than an idle group.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    heads: Vec<Heads>,
+    /// Indices of lists that no group has.
+    free: Vec<u32>,
+    places: Places,
+}
+
+/// A group of [`Groups`]: the index of its lists.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Group(Option<u32>);
+
 /// The lists of one group of members: list `k` holds backlogs from `2^(k-1)` to `2^k - 1` bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Heads {
+struct Heads {
     /// First member of each list.
     first: [u32; CLASSES],
     /// Bit `k` says whether list `k` has members.
@@ -23,7 +38,7 @@ pub(super) struct Heads {
 
 /// The places of members in the lists of groups; a member is in one group at most.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<Node>);
+struct Places(Vec<Node>);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -51,6 +66,37 @@ impl Longest {
     }
 }
 
+impl Groups {
+    /// `member` of `group` now has `backlog` waiting. A member without backlog may change its group.
+    pub(super) fn set(&mut self, group: &mut Group, member: Member, backlog: Bytes) {
+        let at = match group.0 {
+            Some(at) => at,
+            None if backlog == Bytes::ZERO => return,
+            None => *group.0.insert(self.lists()),
+        };
+        let heads = &mut self.heads[index(at)];
+        self.places.set(heads, member, backlog);
+        if heads.used == 0 {
+            self.free.push(at);
+            group.0 = None;
+        }
+    }
+
+    /// The index of empty lists.
+    fn lists(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            let at = u32::try_from(self.heads.len()).unwrap_or(NIL);
+            self.heads.push(Heads::default());
+            at
+        })
+    }
+
+    /// A member of `group` with a longest backlog; `None` if no member has any.
+    pub(super) fn member(&self, group: Group) -> Option<Member> {
+        self.heads[index(group.0?)].member()
+    }
+}
+
 impl Default for Heads {
     fn default() -> Self {
         Self { first: [NIL; CLASSES], used: 0 }
@@ -59,7 +105,7 @@ impl Default for Heads {
 
 impl Heads {
     /// A member of the group with a longest backlog; `None` if no member has any.
-    pub(super) fn member(&self) -> Option<Member> {
+    fn member(&self) -> Option<Member> {
         let class = self.used.checked_ilog2()?;
         Some(Member(self.first[index(class)]))
     }
@@ -67,7 +113,7 @@ impl Heads {
 
 impl Places {
     /// `member` of the group `heads` now has `backlog` waiting. A member without backlog may change its group.
-    pub(super) fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
+    fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
         make_room(&mut self.0, member.index(), OUTSIDE);
         if self.0[member.index()].class != class {
@@ -134,6 +180,32 @@ mod tests {
                     Some(named) => prop_assert!(2 * backlog[named.index()] > most),
                     None => prop_assert_eq!(most, 0),
                 }
+            }
+        }
+
+        /// Kills: lists that an idle group keeps; lists that two groups have at once.
+        #[test]
+        fn groups_have_a_longest_member_each_and_lists_only_while_they_have_a_backlog(
+            changes in prop::collection::vec((0u32..9, 0u64..3_000), 1..100),
+        ) {
+            let (mut groups, mut each) = (Groups::default(), [Group::default(); 3]);
+            let mut backlog = [0u64; 9];
+            let mut most_at_once = 0;
+            for (member, bytes) in changes {
+                let bytes = bytes.saturating_sub(1_500);
+                groups.set(&mut each[index(member % 3)], Member(member), Bytes(bytes));
+                backlog[index(member)] = bytes;
+                let mut busy = 0;
+                for (at, group) in each.iter().enumerate() {
+                    let of_group = backlog.iter().skip(at).step_by(3);
+                    let most = of_group.copied().max().unwrap();
+                    busy += usize::from(most > 0);
+                    let named = groups.member(*group).map(|it| it.index());
+                    prop_assert_eq!(named.is_some(), most > 0);
+                    prop_assert!(named.is_none_or(|it| it % 3 == at && 2 * backlog[it] > most));
+                }
+                most_at_once = most_at_once.max(busy);
+                prop_assert_eq!(groups.heads.len(), most_at_once);
             }
         }
     }

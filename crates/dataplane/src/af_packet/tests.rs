@@ -23,6 +23,8 @@ use crate::vnet::VnetHeader;
 struct Fake {
     /// Frames to receive, by system call: bytes 0, 1, 2 and so on, or an error number.
     arriving: RefCell<VecDeque<Result<Vec<Arrival>, i32>>>,
+    /// Content of each frame to receive, in place of those bytes.
+    content: RefCell<Option<Vec<u8>>>,
     /// Results of the calls to send: the maximum number of accepted frames, or an error number.
     sending: RefCell<VecDeque<Result<usize, i32>>>,
     /// First byte of each sent frame.
@@ -46,9 +48,9 @@ impl Socket for Fake {
         let answer = self.arriving.borrow_mut().pop_front().unwrap_or(Err(libc::EAGAIN));
         let received = answer.map_err(io::Error::from_raw_os_error)?;
         for (arrival, packet) in received.into_iter().zip(into) {
-            let mut buffer = memory.buffer_mut(packet);
-            buffer[headroom..][..60].iter_mut().zip(0..).for_each(|(byte, n)| *byte = n);
-            arrivals.push(Arrival { len: 60, ..arrival });
+            let content = self.content.borrow().clone().unwrap_or_else(|| (0..60).collect());
+            memory.buffer_mut(packet)[headroom..][..content.len()].copy_from_slice(&content);
+            arrivals.push(Arrival { len: u32::try_from(content.len()).unwrap(), ..arrival });
         }
         Ok(())
     }
@@ -369,6 +371,25 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| 0), 2 + 32);
     assert_eq!(bench.port.counters().drops.of(Reason::Stale), 2 + 32);
     assert!(bench.receive().is_none());
+    assert_eq!(bench.pool.in_use(), 1);
+    bench.pool.release(first);
+}
+
+/// Kills: each frame of a super-packet that was split counted as stale; none counted where the first has been handed on.
+#[test]
+fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
+    let mut bench = Bench::new(64);
+    let frame = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") }.bytes();
+    *bench.port.socket.content.borrow_mut() = Some(frame);
+    let vnet = VnetHeader { gso_type: 1, gso_size: 1_000, ..VnetHeader::default() };
+    let large = Arrival { vnet, ..Arrival::default() };
+    bench.port.cuts = true;
+    bench.arriving([Ok(vec![large; 3]), Ok(vec![large; 2])]);
+    let first = bench.receive().unwrap();
+    assert_eq!((bench.port.arrived.len(), bench.pool[&first].segments), (3 * 4 - 1, 1));
+    // The interface counted five. Of two copies, the socket has no room for one.
+    assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| 2), 5);
+    assert_eq!(bench.port.counters().drops.of(Reason::Stale), 4);
     assert_eq!(bench.pool.in_use(), 1);
     bench.pool.release(first);
 }

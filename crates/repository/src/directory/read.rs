@@ -5,6 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
@@ -12,6 +13,7 @@ use tidegate_config::source::Commit;
 use tidegate_config::{Part, items};
 
 use super::Directory;
+use super::committed::{Committed, Found};
 use crate::{Fault, FaultKind, Snapshot};
 
 /// The marker.
@@ -26,9 +28,6 @@ const LONGEST_REVISION: usize = 64;
 /// Attempts to read a set that changes meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// The clock of a file system has steps of up to 10 ms: 1/`CONFIG_HZ` of Linux.
-const CLOCK_STEP: Duration = Duration::from_millis(10);
-
 /// Returns `true` for the name of a file of the set. Hidden files and backups of editors are not.
 pub(super) fn is_of_set(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
@@ -37,13 +36,13 @@ pub(super) fn is_of_set(name: &OsStr) -> bool {
 
 /// A version of a file: any change makes another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Version {
-    device: u64,
-    inode: u64,
-    size: u64,
+pub(super) struct Version {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
     /// Time of the last change of content, name or rights, since 1970.
-    changed: Duration,
-    modified: Duration,
+    pub changed: Duration,
+    pub modified: Duration,
 }
 
 impl Version {
@@ -144,6 +143,7 @@ impl Directory {
             let before = self.try_look()?;
             let revision = revision(&before, self.commit)?;
             let listed = self.list(&before)?;
+            let found = self.found(&before, &listed)?;
             let parts = self.files(&listed)?;
             let after = self.try_look()?;
             // If only the marker changed meanwhile, the files are still those of the first marker.
@@ -154,6 +154,7 @@ impl Directory {
             if let Some(parts) = parts.filter(|_| steady)
                 && self.list(&before)? == listed
             {
+                found.iter().for_each(|found| self.committed().keep(found));
                 return self.snapshot(&revision, parts);
             }
         }
@@ -196,25 +197,34 @@ impl Directory {
     }
 
     /// Refuses files that were changed, added or removed after the marker was written.
-    ///
-    /// A time in the future is the trace of a clock that stepped back, and says nothing.
     fn is_committed(&self, look: &Look, files: &[(PathBuf, Version)]) -> Result<(), Fault> {
-        let Some((marker, version, _)) = &look.marker else { return Ok(()) };
+        let newer = |found: &Found<'_>| {
+            let newer = self.committed().newer(found, now()).map(Path::to_owned);
+            let (marker, ..) = look.marker.as_ref()?;
+            Some(uncommitted(&newer?, marker))
+        };
+        let found = self.found(look, files)?;
+        found.and_then(|found| newer(&found)).map_or(Ok(()), Err)
+    }
+
+    /// What is compared with the marker. `None` without a marker, and where the marker is a symbolic link: the directory
+    /// behind it is replaced as a whole.
+    fn found<'a>(
+        &self,
+        look: &'a Look,
+        files: &'a [(PathBuf, Version)],
+    ) -> Result<Option<Found<'a>>, Fault> {
+        let Some((_, marker, _)) = &look.marker else { return Ok(None) };
         if look.holder() != look.directory() {
-            // The directory behind a symbolic link is replaced as a whole.
-            return Ok(());
-        }
-        let now = now();
-        let committed = version.changed;
-        let newer = |changed: Duration| changed > committed && changed <= now;
-        if let Some((path, _)) = files.iter().find(|(_, file)| newer(file.changed)) {
-            return Err(uncommitted(path, marker));
+            return Ok(None);
         }
         let itself = fs::metadata(look.holder()).map_err(|error| self.missing(&error))?;
-        if newer(Version::of(&itself).modified.saturating_sub(CLOCK_STEP)) {
-            return Err(uncommitted(look.holder(), marker));
-        }
-        Ok(())
+        let listed = Version::of(&itself).modified;
+        Ok(Some(Found { marker: *marker, directory: look.holder(), listed, files }))
+    }
+
+    fn committed(&self) -> MutexGuard<'_, Committed> {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The contents of the files; `None` if one is no longer the version that was listed.

@@ -11,7 +11,6 @@ use crate::api::{Applied, OfSource, Proposal, Status};
 use crate::client;
 use crate::code::Code;
 use crate::output::{Exit, Failure, progress};
-use crate::replace::replace;
 
 /// What `apply` is told.
 #[derive(Debug, clap::Args)]
@@ -73,27 +72,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Puts the text of `file` in force as the policy file that a restart reads, and writes it there.
+/// Puts the text of `file` in force as the policy file that a restart reads. The gateway writes it there.
 fn save(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     let status: Status = client::get(&context.socket, "/v1/status")?;
     let to = PathBuf::from(status.started_file);
     let proposal = match plan::read(file, &to, context)? {
-        Ok(proposal) => proposal,
+        Ok(proposal) => Proposal { save: true, ..proposal },
         Err(exit) => return Ok(exit),
     };
     let applied: Applied = client::post(&context.socket, "/v1/apply", &proposal)?;
-    let shown = to.display();
-    replace(&to, &proposal.text).map_err(|error| {
-        let message = format!("in force, but not saved: cannot write {shown}: {error}");
-        Failure::input(Code::NoSuchFile, message)
-    })?;
+    let Some(saved) = &applied.saved else {
+        let message = format!(
+            "in force, but not saved as {}: the running gateway is of an earlier version",
+            to.display()
+        );
+        return Err(Failure::input(Code::NeedsRestart, message).into());
+    };
     if context.output.is_json() {
         context.output.json(&applied)?;
         return Ok(Exit::Done);
     }
     context.output.text(plan::list(&applied.changes))?;
     plan::say_undone(&applied.undone);
-    progress(format_args!("in force, and saved as {shown}"));
+    progress(format_args!("in force, and saved as {saved}"));
     Ok(Exit::Done)
 }
 

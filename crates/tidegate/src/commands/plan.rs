@@ -120,7 +120,7 @@ pub(super) fn read(
     };
     let file = std::path::absolute(to)?.display().to_string();
     let (text, included) = (documents.text.to_string(), documents.included.to_vec());
-    Ok(Ok(Proposal { file, text, included, confirm_ms: None }))
+    Ok(Ok(Proposal { file, text, included, confirm_ms: None, save: false }))
 }
 
 /// Says of which classes the file undoes what was changed while the gateway ran.

@@ -288,7 +288,7 @@ impl Daemon {
         self.must_be_confirmed().await?;
         let next = self.with_set(name, snapshot).await?;
         let daemon = self.clone();
-        whole(async move { daemon.replace(next, Live::Kept, confirm_ms).await }).await
+        whole(async move { daemon.replace(next, Live::Kept, confirm_ms, None).await }).await
     }
 
     /// The configuration with `snapshot` as the set of source `name`. Live changes of classes that stay as they are

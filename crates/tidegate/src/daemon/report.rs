@@ -256,7 +256,8 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
 }
 
 fn tunnel(it: TunnelReport) -> api::Tunnel {
-    api::Tunnel { kind: it.kind.to_owned(), id: it.id, src: it.src, dst: it.dst }
+    let TunnelReport { kind, id, src, dst, vlan } = it;
+    api::Tunnel { kind: kind.to_owned(), id, src, dst, vlan }
 }
 
 /// The limit of `flow` in words.
@@ -315,6 +316,21 @@ fn passed(policy: &Policy) -> String {
 mod tests {
     use super::*;
     use crate::config;
+
+    /// Kills: the VLAN inside a tunnel left out, in words and as a field; one shown where there is none.
+    #[test]
+    fn a_tunnel_is_shown_with_the_vlan_inside() {
+        let [src, dst] = ["192.0.2.1:4789", "192.0.2.2:4789"].map(str::to_owned);
+        let tagged = TunnelReport { kind: "vxlan", id: Some(7), src, dst, vlan: Some(20) };
+        let untagged = TunnelReport { vlan: None, ..tagged.clone() };
+        let words = "vxlan 7 from 192.0.2.1:4789 to 192.0.2.2:4789";
+        assert_eq!(tunnel(untagged).text(), words);
+        let tagged = tunnel(tagged);
+        assert_eq!(
+            (tagged.vlan, tagged.text()),
+            (Some(20), format!("{words}, with VLAN 20 inside"))
+        );
+    }
 
     /// Kills: the same text for two limits; held ACKs left out; a policy without its profile.
     #[test]

@@ -347,6 +347,10 @@ async fn plan(State(daemon): Control, Body(proposal): Body<Proposal>) -> Respons
 }
 
 async fn apply(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
+    if proposal.save {
+        // Its turn lasts until the file is written.
+        return answer(whole(async move { daemon.apply(proposal).await }).await);
+    }
     answer(daemon.apply(proposal).await)
 }
 

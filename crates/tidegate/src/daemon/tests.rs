@@ -28,6 +28,7 @@ mod agent;
 mod guarantees;
 mod limits;
 mod occupied;
+mod save;
 mod slow;
 mod trunks;
 
@@ -146,6 +147,7 @@ impl Fixture {
             text: text.to_owned(),
             included: Vec::new(),
             confirm_ms,
+            save: false,
         };
         self.post("/v1/apply", proposal).await
     }
@@ -156,6 +158,7 @@ impl Fixture {
             text: text.to_owned(),
             included: Vec::new(),
             confirm_ms: None,
+            save: false,
         };
         let plan: Plan = self.post("/v1/plan", proposal).await.unwrap();
         plan.changes.iter().map(ToString::to_string).collect()
@@ -550,6 +553,7 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
         text: text.clone(),
         included: Vec::new(),
         confirm_ms: None,
+        save: false,
     };
     let plan: Plan = fixture.post("/v1/plan", proposal).await.unwrap();
     assert_eq!((plan.undone, plan.changes.len()), (names.to_vec(), 3));

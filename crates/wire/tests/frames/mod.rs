@@ -6,9 +6,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
+use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, TcpFlags};
-use tidegate_wire::VlanTag;
 use tidegate_wire::build::{Frame, Ip, Link, Network, Tcp, Transport};
+use tidegate_wire::{Oddity, VlanTag, describe};
+
+/// The description of `frame`, and what is odd about it.
+pub(crate) fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
+    let mut packet = Packet::default();
+    let oddity = describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
+    (packet, oddity)
+}
 
 /// Any frame that the parser understands, except fragments.
 pub(crate) fn frames() -> impl Strategy<Value = Frame> {

@@ -1,15 +1,14 @@
 //! A gateway with whole frames, driven in virtual time.
 
-use std::time::Duration;
-
 use tidegate_core::ack::AckSpec;
-use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_core::gateway::Gateway;
+use tidegate_core::policy::{Action, Filter};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
+
+use crate::gateways::{conditioning, gateway};
 
 /// The rate of the policy in each direction.
 const RATE: Rate = Rate::from_mbps(5);
@@ -25,38 +24,12 @@ impl Wire {
     pub(crate) fn new(control: &str, packets: u32) -> Self {
         let signal: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
         let signal: AckSpec = signal["it"].clone().try_into().unwrap();
-        let policy = Policy {
-            name: "all".to_owned(),
-            priority: 0,
-            filter: Filter::default(),
-            action: Action::Shape {
-                conditioning: Conditioning {
-                    profile: Profile::new(RATE, None, Bytes(3_000), Bytes(1_514)).unwrap(),
-                    allocation: AllocationSpec::Drr(Default::default()),
-                    weights: Vec::new(),
-                    fair_between: Default::default(),
-                },
-                queue: QdiscSpec::PerFlow(Default::default()),
-                signal: Some(signal),
-            },
-            mode: Mode::Enforce,
-            class: None,
-            trunk: None,
-        };
-        let config = GatewayConfig {
-            rate: [None; 2],
-            overhead: Overhead::default(),
+        let action = Action::Shape {
+            conditioning: conditioning(RATE, Bytes(3_000)),
             queue: QdiscSpec::PerFlow(Default::default()),
-            packets,
-            flows: 16,
-            shaping_interval: Duration::ZERO,
-            shaping_triggers: Default::default(),
-            fragments_without_first: Default::default(),
-            trunks: Vec::new(),
-            seed: 1,
-            scheduler: Default::default(),
+            signal: Some(signal),
         };
-        let mut gateway = Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO);
+        let mut gateway = gateway(Filter::default(), action, packets);
         gateway.pool().make_copies();
         Self { gateway, buffers: vec![Vec::new(); usize::try_from(packets).unwrap()] }
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{Class, ClassSet, Classes, Gone, Parts};
+use crate::ack::line;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
-use crate::packet::Fifo;
+use crate::packet::{Fifo, FlowId, Handover, Outer};
 use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
-use crate::{Cx, Rate, Time};
+use crate::{Cx, Packet, Rate, Time};
 
 /// State that swaps have replaced: policy sets, aggregates of vanished policies, removed classes, and all classes of
 /// links without classes. Dropping it takes long.
@@ -128,9 +129,146 @@ impl Classes {
         true
     }
 
+    /// Moves packets of untracked flows from class `nth` to the leaf that `leaf_of` returns, in their order.
+    /// Returns `false` if class `nth` does not exist.
+    pub(in crate::gateway) fn move_untracked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        nth: u32,
+        leaf_of: impl Fn(&Self, &Packet, Option<&Outer>) -> ClassId,
+    ) -> bool {
+        let leaf = ClassId(nth);
+        let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
+        let Some(mut queue) = line_there.queue.take() else { return true };
+        let mut which = |packet: &mut Packet, outer: Option<&Outer>| {
+            packet.flow == FlowId::NONE && leaf_of(self, packet, outer) != leaf
+        };
+        let mut what =
+            Handover { from: line(FlowId::NONE), to: line(FlowId::MOVED), which: &mut which };
+        let any = queue.hand_over(cx.pool, &mut what);
+        self.lines[leaf.index()].queue = Some(queue);
+        while any && let Some(packet) = self.withdraw(cx, FlowId::MOVED, leaf) {
+            cx.pool[&packet].member = line(FlowId::NONE);
+            let to = leaf_of(self, &cx.pool[&packet], cx.pool.outer(&packet));
+            self.enqueue(cx, to, packet);
+        }
+        true
+    }
+
     /// Returns `true` if the class exists and the set does not name it.
     fn is_unnamed(&self, id: ClassId) -> bool {
         let there = self.find(&self.lines[id.index()].name) == Some(id);
         there && self.named.get(id.index()) == Some(&false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::ack::Waiting;
+    use crate::aggregate::TriggerSet;
+    use crate::gateway::GatewayConfig;
+    use crate::packet::{Direction, Member};
+    use crate::qdisc::{Backlog, Qdisc};
+    use crate::random::Random;
+    use crate::{Bytes, PacketId, PacketPool, Tally};
+
+    /// Notes all members that a queue learns of.
+    struct Noting {
+        queue: Box<dyn Qdisc>,
+        members: Arc<Mutex<Vec<Member>>>,
+    }
+
+    impl Noting {
+        fn note(&self, member: Member) {
+            self.members.lock().unwrap().push(member);
+        }
+    }
+
+    impl Qdisc for Noting {
+        fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+            self.note(cx.pool[&packet].member);
+            self.queue.enqueue(cx, packet);
+        }
+
+        fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+            self.queue.dequeue(cx)
+        }
+
+        fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+            self.queue.dequeue_flow(cx, member)
+        }
+
+        fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+            self.note(what.from);
+            self.note(what.to);
+            self.queue.hand_over(pool, what)
+        }
+
+        fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+            self.queue.head(pool, member)
+        }
+
+        fn backlog(&self) -> Backlog {
+            self.queue.backlog()
+        }
+
+        fn bytes_of(&self, member: Member) -> Bytes {
+            self.queue.bytes_of(member)
+        }
+    }
+
+    fn config(queue: QdiscSpec) -> GatewayConfig {
+        GatewayConfig {
+            rate: [None; 2],
+            overhead: Default::default(),
+            queue,
+            packets: 64,
+            flows: 1_000_000,
+            shaping_interval: Default::default(),
+            shaping_triggers: TriggerSet::All,
+            fragments_without_first: Default::default(),
+            trunks: Vec::new(),
+            seed: 1,
+            scheduler: Default::default(),
+        }
+    }
+
+    /// Queues keep lists with a place for each member, up to the largest number that they learnt of.
+    ///
+    /// Kills: packets that move by way of a number behind those of all flows, for which a queue then makes room at once;
+    /// a number that a flow has.
+    #[test]
+    fn packets_in_no_flow_change_their_class_without_room_for_all_flows() {
+        let (mut pool, mut tally) = (PacketPool::with_capacity(64), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        let spec = QdiscSpec::Hosts(Default::default());
+        let mut classes = Classes::new(Direction::Up, Rate::from_mbps(10), &config(spec.clone()));
+        for name in ["one", "other"] {
+            classes.put_next(&mut cx, &Class::new(name, spec.clone()), &mut Fifo::new());
+        }
+        let [one, other] = ["one", "other"].map(|name| classes.find(name).unwrap());
+        let members = Arc::new(Mutex::new(Vec::new()));
+        let noting = |id: ClassId, classes: &mut Classes| {
+            let queue = spec.build(None, Random::new(1, 1));
+            let noting = Noting { queue, members: members.clone() };
+            classes.lines[id.index()].queue = Some(Box::new(Waiting::new(Box::new(noting))));
+        };
+        noting(one, &mut classes);
+        noting(other, &mut classes);
+        let flow = FlowId(0);
+        for flow in [FlowId::NONE, FlowId::NONE, flow] {
+            let packet =
+                Packet { len: 100, cost: 100, flow, member: line(flow), ..Packet::default() };
+            let packet = cx.pool.insert(packet).unwrap();
+            classes.enqueue(&mut cx, one, packet);
+        }
+        let moved = classes.move_untracked(&mut cx, one.0, |_, _, _| other);
+        let packets = [one, other].map(|id| classes.backlog(id).packets);
+        assert_eq!((moved, packets), (true, [1, 2]));
+        let most = members.lock().unwrap().iter().max().copied();
+        assert_eq!(most, Some(line(flow)), "no larger number than that of the first flow");
     }
 }

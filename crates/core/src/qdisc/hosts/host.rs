@@ -1,9 +1,10 @@
 //! State of a host and of a flow in the queue `hosts`.
 
-use super::super::longest::Heads;
+use super::super::longest::Group;
 use super::super::thinning::Last;
-use crate::Bytes;
-use crate::packet::{First, Host};
+use crate::packet::{First, FlowId, Host, Member};
+use crate::random::{halves, mixed};
+use crate::{Bytes, Packet, PacketPool};
 
 /// A host, and the rings of its flows.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub(super) struct HostState {
     /// Frame bytes of all its flows.
     pub(super) bytes: Bytes,
     /// Its flows by backlog.
-    pub(super) lines: Heads,
+    pub(super) lines: Group,
 }
 
 /// A ring of flows of one host.
@@ -41,7 +42,7 @@ impl Default for HostState {
             acks_ahead: 0,
             new_ahead: 0,
             bytes: Bytes::ZERO,
-            lines: Heads::default(),
+            lines: Group::default(),
         }
     }
 }
@@ -95,3 +96,23 @@ pub(super) struct Flow {
     pub(super) place: Option<Place>,
     pub(super) last: Last,
 }
+
+/// The host of `packet`, as the gateway knows it. Before a link without a gateway, the host is a hash of the sender.
+pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
+    if packet.flow != FlowId::NONE {
+        return pool.hosts().of(packet.flow);
+    }
+    if packet.member == Member::default() {
+        return Host::UNKNOWN;
+    }
+    let (high, low) = halves(packet.key.src.number());
+    Host(u32::try_from(mixed(mixed(high) ^ low) % SENDERS).unwrap_or(0))
+}
+
+/// The place of a host in lists by number.
+pub(super) const fn index(host: Host) -> usize {
+    Member(host.0).index()
+}
+
+/// Hosts that senders are hashed into, as many as lines for flows (RFC 8290, section 4.1).
+const SENDERS: u64 = 1_024;

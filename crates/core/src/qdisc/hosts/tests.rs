@@ -2,8 +2,8 @@
 
 use super::super::testing::{Bench, chance};
 use super::*;
-use crate::Time;
 use crate::packet::{TcpFlags, TcpSegment};
+use crate::{Reason, Time};
 
 const FULL: u32 = 1_514;
 

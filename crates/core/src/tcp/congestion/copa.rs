@@ -4,11 +4,16 @@
 //! way ([`law`]); it is paced at the window in a standing round-trip time ([`path`]).
 //!
 //! Source: Copa (NSDI 2018), section 2.1.
-//! Differs: no competition with others who fill the queue (section 2.2). Paced at once, not twice, the window
-//! in a standing round-trip time: what is sent ahead of it would wait on the path. A loss leaves half of what is in
-//! flight, and the window stays so until what was lost is repaired: what a router tells by losses is obeyed, as
-//! queues may be shorter than what is seen of them. A timeout begins anew. Trunks with epochs go by the
-//! same [`law`].
+//! Differs:
+//! - It does not compete with others who fill the queue (section 2.2).
+//! - It is paced at the window in one standing round-trip time, not in half of one. A segment that is sent earlier would
+//!   wait on the path.
+//! - A loss leaves half of the bytes in flight, and the window stays so until the loss is repaired. Routers may drop
+//!   before the queue that Copa sees is long. A timeout begins anew.
+//! - Where segments are further apart than [`SELDOM`], at least two are meant to wait. A receiver may delay the ACK of each
+//!   such segment. With a target of one, that delay looks like the queue that is meant to be, and keeps the window small.
+//!
+//! Trunks with epochs go by the same [`law`].
 
 mod arrivals;
 mod extreme;
@@ -83,7 +88,9 @@ impl CongestionControl for Copa {
         // One segment has left, and the next may be due to its pace.
         let near = (window.congestion / 8).max(2 * window.segment);
         let full = ack.may_grow && ack.flight_before + near >= window.congestion;
+        let wait = self.wait(window);
         let law = self.law(ack.now, window);
+        law.0.wait_for(wait);
         law.0.on_boundary(ack.now, &Acknowledged { rtt, bytes: ack.bytes, full }, law.1);
         window.congestion = law.0.window();
         window.threshold = if law.0.in_slow_start() { u64::MAX } else { window.congestion };
@@ -111,15 +118,34 @@ impl CongestionControl for Copa {
 }
 
 impl Copa {
+    /// Segments that are meant to wait.
+    ///
+    /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The window that the law finds for
+    /// it sends `wait` segments in each `d`. From two on, the next segment arrives before the timer expires.
+    fn wait(&self, window: &Window) -> u64 {
+        let target = u64::from(self.config.target.get());
+        // segment / rate > SELDOM, where the rate is window / standing
+        let span = u128::from(window.segment) * self.path.standing().as_nanos();
+        let seldom = span > u128::from(window.congestion) * SELDOM.as_nanos();
+        if seldom { target.max(FOR_ONE_ACK) } else { target }
+    }
+
     /// The law of this window, a new one where it is not what the law had made of it; and the path.
     fn law(&mut self, now: Time, window: &Window) -> (&mut Law, &Path) {
         let law = self.law.take().filter(|it| it.window() == window.congestion);
-        let packets = Packets { bytes: window.segment, wait: self.config.target.get().into() };
+        let packets = Packets { bytes: window.segment, wait: self.wait(window) };
         let slow_start = std::mem::take(&mut self.slow_start);
         let anew = || Law::new(now, packets, window.congestion, slow_start);
         (self.law.insert(law.unwrap_or_else(anew)), &self.path)
     }
 }
+
+/// Segments further apart than this may each wait for the receiver's timer: half of the shortest delay of an ACK
+/// (Linux 6.12, `TCP_DELACK_MIN`, 40 ms).
+const SELDOM: Duration = Duration::from_millis(20);
+
+/// Segments for one ACK of a receiver that delays ACKs (RFC 5681, section 4.2).
+const FOR_ONE_ACK: u64 = 2;
 
 /// How long the least round-trip time is remembered (Copa, section 2.1).
 const MEMORY: Duration = Duration::from_secs(10);
@@ -129,6 +155,7 @@ mod tests {
     use super::super::pipe::{Bottleneck, Pipe};
     use super::super::testing::{SEGMENT, acknowledged, window};
     use super::*;
+    use crate::Bytes;
 
     const BASE: Duration = Duration::from_millis(50);
 
@@ -205,6 +232,90 @@ mod tests {
         let before = window.congestion;
         control.on_ack(&mut window, &ack(5_200, 60));
         assert!(window.congestion > before / 2, "{before} to {}", window.congestion);
+    }
+
+    /// Milliseconds until the window is 50 segments, after `seldom` ms with a segment every `delay` + 60 ms. The path has an
+    /// RTT of 50 ms. The receiver answers every second segment, and a single one after `delay` ms.
+    fn grown_after(target: u32, delay: u64, seldom: u64) -> Option<u64> {
+        let (mut control, mut window) = (build(target), window(10, u64::MAX));
+        let mut receiver = Delaying { delay, ..Delaying::default() };
+        let (mut flight, mut release) = (0, Time::ZERO);
+        let until = 1_000 + seldom;
+        for ms in 0..20_000 {
+            let now = Time::from_millis(ms);
+            for (bytes, sent) in receiver.acknowledged(ms) {
+                let rtt = Some(Duration::from_millis(ms - sent));
+                let ack = Ack { now, rtt, flight_before: flight, ..acknowledged(bytes) };
+                flight -= bytes;
+                control.on_ack(&mut window, &ack);
+            }
+            if ms >= until && window.congestion >= 40 * SEGMENT {
+                return Some(ms - until);
+            }
+            let due =
+                if (1_000..until).contains(&ms) { ms % (delay + 60) == 0 } else { now >= release };
+            if due && flight + SEGMENT <= window.congestion {
+                flight += SEGMENT;
+                receiver.sent(ms);
+                let rate = control.pacing_rate(&window).unwrap_or(Rate::from_mbps(24));
+                // The clock has steps of a millisecond. A late send does not delay the next one.
+                let late = release.max(Time::from_millis(ms.saturating_sub(1)));
+                release = late + rate.time_for(Bytes(SEGMENT));
+            }
+        }
+        None
+    }
+
+    /// A receiver that delays ACKs, 25 ms away.
+    #[derive(Default)]
+    struct Delaying {
+        delay: u64,
+        /// Times at which segments were sent that are under way.
+        coming: Vec<u64>,
+        /// Times at which segments were sent that wait for their ACK.
+        waiting: Vec<u64>,
+        /// ACKs under way: time of arrival, bytes, and the time at which the newest segment was sent.
+        acks: Vec<(u64, u64, u64)>,
+    }
+
+    impl Delaying {
+        fn sent(&mut self, ms: u64) {
+            self.coming.push(ms);
+        }
+
+        fn acknowledged(&mut self, ms: u64) -> Vec<(u64, u64)> {
+            let (here, coming) = self.coming.iter().partition(|&&sent| sent + 25 <= ms);
+            self.coming = coming;
+            let here: Vec<u64> = here;
+            for sent in here {
+                self.waiting.push(sent);
+                self.answer(ms, self.waiting.len() == 2);
+            }
+            let old = self.waiting.first().is_some_and(|&sent| sent + 25 + self.delay <= ms);
+            self.answer(ms, old);
+            let (due, later): (Vec<_>, _) = self.acks.iter().partition(|(at, ..)| *at <= ms);
+            self.acks = later;
+            due.into_iter().map(|(_, bytes, sent)| (bytes, sent)).collect()
+        }
+
+        fn answer(&mut self, ms: u64, now: bool) {
+            if let Some(&newest) = self.waiting.last().filter(|_| now) {
+                let bytes = self.waiting.iter().map(|_| SEGMENT).sum();
+                self.acks.push((ms + 25, bytes, newest));
+                self.waiting.clear();
+            }
+        }
+    }
+
+    /// Kills: a target of one segment is kept while the receiver delays each ACK (9 s in place of 0.6).
+    #[test]
+    fn acks_that_are_delayed_one_by_one_do_not_hold_it_down() {
+        for target in [1, 2] {
+            for (delay, seldom) in [(40, 1_000), (40, 1_200), (40, 1_700), (100, 1_000)] {
+                let grown = grown_after(target, delay, seldom);
+                assert!(grown.is_some_and(|ms| ms < 1_000), "{target} {delay} {seldom} {grown:?}");
+            }
+        }
     }
 
     /// Kills: a pace by the round-trip time with the queue of a burst in it.

@@ -122,6 +122,7 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
                 text,
                 included: Vec::new(),
                 confirm_ms: None,
+                save: false,
             };
             tokio::spawn(async move { daemon.plan(proposal).await.is_ok() })
         })
@@ -152,8 +153,13 @@ async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
     let daemon = &fixture.daemon;
     let waiting = (1..LONG).map(|_| {
         let (daemon, text) = (daemon.clone(), NOTHING.to_owned());
-        let proposal =
-            Proposal { file: "new.toml".to_owned(), text, included: Vec::new(), confirm_ms: None };
+        let proposal = Proposal {
+            file: "new.toml".to_owned(),
+            text,
+            included: Vec::new(),
+            confirm_ms: None,
+            save: false,
+        };
         tokio::spawn(async move { daemon.plan(proposal).await.is_ok() })
     });
     let waiting: Vec<_> = waiting.collect();
@@ -243,8 +249,13 @@ async fn an_apply_completes_although_its_client_disconnects() {
         )
     });
     let text = NOTHING.to_owned() + &policies.collect::<String>();
-    let proposal =
-        Proposal { file: "new.toml".to_owned(), text, included: Vec::new(), confirm_ms: Some(500) };
+    let proposal = Proposal {
+        file: "new.toml".to_owned(),
+        text,
+        included: Vec::new(),
+        confirm_ms: Some(500),
+        save: false,
+    };
     let body = serde_json::to_string(&proposal).unwrap();
     let mut client = UnixStream::connect(fixture.socket()).unwrap();
     client.write_all((head(body.len()) + &body).as_bytes()).unwrap();

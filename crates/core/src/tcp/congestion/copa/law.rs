@@ -68,6 +68,11 @@ impl Law {
         self.window
     }
 
+    /// So many packets are meant to wait from now on.
+    pub(crate) const fn wait_for(&mut self, packets: u64) {
+        self.packets.wait = packets;
+    }
+
     /// A boundary was acknowledged.
     pub(crate) fn on_boundary(&mut self, now: Time, it: &Acknowledged, path: &Path) {
         if now.since(self.round.0) >= path.srtt().unwrap_or_default() {

@@ -102,7 +102,7 @@ async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     let set = fixture.daemon.agent.newest("a").ok().unwrap();
     let next = fixture.daemon.with_set("a", set).await.ok().unwrap();
     fixture.change("c", json!({ "weight": 7 })).await.unwrap();
-    fixture.daemon.replace(next, Live::Kept, None).await.ok().unwrap();
+    fixture.daemon.replace(next, Live::Kept, None, None).await.ok().unwrap();
     let weight = fixture.daemon.installed().await.running().classes.classes()[0].weight;
     assert_eq!(weight, 7);
     follow.abort();

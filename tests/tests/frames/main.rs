@@ -1,5 +1,7 @@
 //! The gateway's changes to frames, verified byte for byte at the receiver.
 
+mod lines;
+
 use std::time::Duration;
 
 use serde_json::Value;

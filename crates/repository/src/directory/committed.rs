@@ -1,0 +1,149 @@
+//! Which files a marker commits.
+//!
+//! A file that was changed after its marker is not committed. The times of the last change say so, unless the clock was
+//! set back in between: a later change then has an earlier time, and when the clock reaches the old times again, an
+//! earlier change seems later. So the files read with a marker are remembered. Other files are not committed by the same
+//! marker. Files that did not change are older than a new marker.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::read::Version;
+
+/// The clock of a file system has steps of up to 10 ms: 1/`CONFIG_HZ` of Linux.
+const CLOCK_STEP: Duration = Duration::from_millis(10);
+
+/// The last set read with a marker.
+#[derive(Debug, Default)]
+pub(super) struct Committed {
+    marker: Option<Version>,
+    /// In the order of their names.
+    files: Vec<(PathBuf, Version)>,
+    /// Time of the last addition or removal in the directory.
+    listed: Duration,
+}
+
+/// The present state of a directory with a marker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    pub marker: Version,
+    pub directory: &'a Path,
+    /// Time of the last addition or removal in the directory.
+    pub listed: Duration,
+    /// The files of the set, in the order of their names.
+    pub files: &'a [(PathBuf, Version)],
+}
+
+impl Committed {
+    /// Stores the set that was read.
+    pub(super) fn keep(&mut self, found: &Found<'_>) {
+        *self =
+            Self { marker: Some(found.marker), files: found.files.to_vec(), listed: found.listed };
+    }
+
+    /// A file that was changed, added or removed after the marker was written, or the directory in place of a removed
+    /// file.
+    ///
+    /// A time after `now` is the trace of a clock that was set back, and says nothing.
+    pub(super) fn newer<'a>(&self, found: &Found<'a>, now: Duration) -> Option<&'a Path> {
+        let known = |path: &Path| {
+            let at = self.files.binary_search_by(|(known, _)| known.as_path().cmp(path)).ok()?;
+            self.files.get(at).map(|(_, version)| *version)
+        };
+        let is_known = |(path, version): &(PathBuf, Version)| known(path) == Some(*version);
+        let mut unknown = found.files.iter().filter(|file| !is_known(file));
+        if self.marker == Some(found.marker) {
+            let added = unknown.next().map(|(path, _)| path.as_path());
+            let removed = (self.files.len() != found.files.len()).then_some(found.directory);
+            return added.or(removed);
+        }
+        let newer = |changed: Duration| changed > found.marker.changed && changed <= now;
+        let changed = unknown.find(|(_, version)| newer(version.changed));
+        let listed = self.listed != found.listed && newer(found.listed.saturating_sub(CLOCK_STEP));
+        match changed {
+            Some((path, _)) => Some(path),
+            None => listed.then_some(found.directory),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(inode: u64, changed: u64) -> Version {
+        let changed = Duration::from_secs(changed);
+        Version { device: 1, inode, size: 10, changed, modified: changed }
+    }
+
+    /// Files `1`, `2` and so on, changed at these seconds.
+    fn files(changed: &[u64]) -> Vec<(PathBuf, Version)> {
+        let one =
+            |(number, at): (u64, &u64)| (format!("{number}.toml").into(), version(number, *at));
+        (1..).zip(changed).map(one).collect()
+    }
+
+    /// What a directory holds with a marker of the second `marker`, listed last at `listed`.
+    fn found(marker: u64, listed: u64, files: &[(PathBuf, Version)]) -> Found<'_> {
+        let directory = Path::new("policies");
+        Found { marker: version(99, marker), directory, listed: Duration::from_secs(listed), files }
+    }
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// The marker is of 100 s, and then the clock is set back to 50 s.
+    ///
+    /// Kills: a change with an earlier time than its marker that is taken as committed; a removal that is.
+    #[test]
+    fn what_changes_after_the_clock_was_set_back_waits_for_a_marker() {
+        let (first, edited) = (files(&[80, 90]), files(&[80, 55]));
+        let more = [&first[..], &files(&[1, 1, 56])[2..]].concat();
+        let mut committed = Committed::default();
+        assert_eq!(committed.newer(&found(100, 90, &first), at(101)), None);
+        committed.keep(&found(100, 90, &first));
+        assert_eq!(committed.newer(&found(100, 90, &first), at(51)), None);
+        let name = |number| PathBuf::from(format!("{number}.toml"));
+        let newer = |files: &[(PathBuf, Version)], listed| {
+            committed.newer(&found(100, listed, files), at(57)).map(Path::to_owned)
+        };
+        assert_eq!(newer(&edited, 90), Some(name(2)));
+        assert_eq!(newer(&more, 56), Some(name(3)));
+        assert_eq!(newer(&first[..1], 56), Some(PathBuf::from("policies")));
+        // The next marker commits it.
+        assert_eq!(committed.newer(&found(60, 56, &more), at(61)), None);
+    }
+
+    /// Files and the directory are of 80 and 90 s. The clock is set back, and the next marker is of 60 s.
+    ///
+    /// Kills: unchanged files taken for newer than the marker when the clock reaches their times again, and the directory
+    /// too; files that are really newer taken for committed because others are known.
+    #[test]
+    fn unchanged_files_stay_committed_when_the_clock_reaches_their_times_again() {
+        let (first, edited) = (files(&[80, 90, 90]), files(&[80, 90, 58]));
+        let mut committed = Committed::default();
+        committed.keep(&found(91, 90, &first));
+        for now in [61, 95, 1_000] {
+            assert_eq!(committed.newer(&found(60, 90, &edited), at(now)), None, "{now}");
+        }
+        let late = files(&[80, 90, 94]);
+        assert_eq!(committed.newer(&found(60, 90, &late), at(95)), Some(Path::new("3.toml")));
+        assert_eq!(committed.newer(&found(60, 94, &edited), at(95)), Some(Path::new("policies")));
+    }
+
+    /// Kills: an order of times that is not kept where nothing is known, as after a start.
+    #[test]
+    fn after_a_start_the_times_decide() {
+        let committed = Committed::default();
+        let newer = |marker, changed: u64, listed| {
+            let files = files(&[changed]);
+            committed.newer(&found(marker, listed, &files), at(200)).is_some()
+        };
+        assert_eq!(
+            [newer(100, 99, 99), newer(100, 101, 99), newer(100, 99, 101)],
+            [false, true, true]
+        );
+        assert!(!newer(100, 201, 99), "a time in the future says nothing");
+    }
+}

@@ -1,0 +1,65 @@
+"""Requests between two sites get the whole path at once after little was sent.
+
+Source: Copa (NSDI 2018), section 2.1; RFC 5681, section 4.2, for delayed ACKs.
+Differs: see `_site.py`. For 5 s the second site sends 100 kbit/s to the first one, which sends 3
+Mbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late. The
+requests begin after that. Their data goes to the second site, so their ACKs go through the trunk
+that sent little. A small request has less than 100 kB.
+"""
+
+import numpy as np
+
+from tidegate import Table
+from tidegate.experiment import Experiment
+from tidegate.statistics import SHARE, Numbers
+
+from ._site import PARTS, RATE, network, requests
+
+after_quiet = Experiment(__file__, seeds=20)
+
+QUIET, DURATION = 5, 24
+"""Seconds."""
+
+SMALL = 100_000
+"""Bytes of a small request."""
+
+FULL = 0.9
+"""The part of the path's rate from which on it counts as full."""
+
+
+@after_quiet.run()
+def measure(seed: int) -> dict[str, float]:
+    net = network("copa", duration=DURATION, warmup=0)
+    net.sample = "1 s"
+    stop = f"{QUIET} s"
+    seldom = {"packet": "1500 B", "stop": stop}
+    net.traffic("back", "cbr", "client", "server", rate="100 kbit/s", **seldom)
+    net.traffic("ahead", "cbr", "server", "client", rate="3 Mbit/s", **seldom)
+    requests(net, start=stop)
+    run = net.run(seed)
+    table, done, drops = run.windowed(), run["transfers"], run.drops
+    rates = [table[f"web{n}_bps"] for n in range(len(PARTS))]
+    full = np.flatnonzero(np.sum(rates, axis=0) >= FULL * RATE)
+    return {
+        "longest": done["took_seconds"][done["bytes"] < SMALL].max(),
+        "full": table["time_seconds"][full[0]] - QUIET if len(full) else np.inf,
+        "lost": drops["dropped_packets"][drops["reason"] != "aqm"].sum(),
+    }
+
+
+@after_quiet.claim(
+    "beyond", "Copa: the longest of the small requests takes at most a second: share of seeds",
+    at_least=0.8, statistic=SHARE,
+)  # fmt: skip
+def short(runs: Table) -> Numbers:
+    return (runs["longest"] <= 1).astype(float)
+
+
+@after_quiet.claim("beyond", "Copa: seconds until the path is full", at_most=4)
+def full(runs: Table) -> Numbers:
+    return runs["full"]
+
+
+@after_quiet.claim("beyond", "Copa: user packets lost", at_most=0)
+def lost(runs: Table) -> Numbers:
+    return runs["lost"]

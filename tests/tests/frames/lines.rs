@@ -1,0 +1,162 @@
+//! Access lines with a slow uplink behind a live gateway with the default queue: the order of packets, and the rate of a
+//! download.
+//!
+//! Orders of frames and comparisons within one run are asserted, and no rates or times. The heartbeat does not time out, so
+//! that no frame goes past a gateway which a busy machine holds up.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tidegate_e2e::measure::float;
+use tidegate_e2e::{Fetch, Recorder, Server, Testbed, on_each_backend, pause, send};
+use tidegate_wire::build::Frame;
+
+on_each_backend! { witnessed_beside_others:
+    a_download_keeps_its_rate_beside_uploads
+    a_small_packet_waits_for_one_frame_of_an_upload
+    a_computer_with_four_addresses_has_one_share
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The ACKs of the download take 0.2 Mbit/s as long as none is dropped: more than half of the uplink.
+const SLOW: &str = r#"
+heartbeat = "10 s"
+rate = { up = "0.3 Mbit/s", down = "10 Mbit/s" }
+"#;
+
+const UPLOADS: usize = 16;
+
+/// Before the download has found its rate, nothing is measured. The same with the uploads.
+const WARM_UP: Duration = Duration::from_millis(1_200);
+
+const MEASURED: Duration = Duration::from_millis(1_500);
+
+/// Payload bytes per second over [`MEASURED`], as the fetch reports them.
+fn rate(fetch: &Fetch) -> f64 {
+    pause(WARM_UP);
+    let before = fetch.progress();
+    pause(MEASURED);
+    let after = fetch.progress();
+    float(after.1 - before.1) / (after.0 - before.0).as_secs_f64()
+}
+
+/// Kills: `fq-codel` as the default queue of the link; a thinned ACK that counts among the drops, or not at all.
+fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, SLOW);
+    let server = Server::start(&bed.wan, 7_000, "cubic");
+    let fetch = |words: &[&str]| server.fetch(bed.wan.v4, &bed.lan, words);
+    let download = fetch(&["--time", "20 s"]);
+    let alone = rate(&download);
+    let uploads: Vec<Fetch> =
+        (0..UPLOADS).map(|_| fetch(&["--time", "20 s", "--upload"])).collect();
+    let beside = rate(&download);
+    drop(uploads);
+    let status = gateway.status();
+    assert!(beside > KEPT * alone, "{beside} of {alone} B/s, {status}");
+    assert!(status["redundant_acks"].as_u64() > Some(THINNED), "{status}");
+    assert_eq!(status["drops"]["redundant-ack"], serde_json::Value::Null, "{status}");
+}
+
+/// It kept 0.9 of its rate, and 0.2 with `fq-codel`.
+const KEPT: f64 = 0.55;
+
+/// 10 Mbit/s are 400 ACKs per second.
+const THINNED: u64 = 100;
+
+/// A frame of an upload takes 48 ms.
+const UPLINK: &str = r#"
+heartbeat = "10 s"
+rate = { up = "0.25 Mbit/s", down = "10 Mbit/s" }
+"#;
+
+/// Frames of an upload at once, each with a small packet behind it.
+const BURSTS: u8 = 5;
+const FULL: usize = 4;
+
+/// The idle line saves tokens for one frame, and departs with the next one on credit.
+const AT_ONCE: usize = 2;
+
+/// Longer than two frames take: the line has all of its tokens again.
+const REST: Duration = Duration::from_millis(150);
+
+/// Two full frames depart as they come. The small packet is the next one. Where the third frame is chosen before the
+/// line is free, the small packet waits for this one in each burst. If the machine holds up the sender, more frames are
+/// ahead, so that one undisturbed burst is enough.
+///
+/// Kills: a packet that is chosen before the line is free; small packets behind the upload.
+fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, UPLINK);
+    let recorder = Recorder::start(&bed.wan);
+    let datagram = |port, len, burst: u8| {
+        bed.lan.datagram(&bed.wan, false, (port, 9), &vec![burst; len]).bytes()
+    };
+    let ahead = |burst: u8| {
+        let full = datagram(5_000, 1_472, burst);
+        let small = datagram(6_000, 18, burst);
+        let frames: Vec<_> = (0..FULL).map(|_| full.clone()).chain([small.clone()]).collect();
+        pause(REST);
+        send(&bed.lan, &frames);
+        let ours = |frame: &[u8]| frame == full || frame == small;
+        let arrived = recorder.frames(frames.len(), LIMIT, ours);
+        arrived.iter().position(|frame| *frame == small)
+    };
+    let ahead: Vec<_> = (1..=BURSTS).map(ahead).collect();
+    assert!(ahead.contains(&Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
+    assert!(ahead.iter().all(|it| *it >= Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
+}
+
+/// A frame takes 16 ms, so that all addresses have a backlog soon, also where the sender is slow.
+const ADDRESSES: &str = r#"
+heartbeat = "10 s"
+rate = { up = "0.5 Mbit/s" }
+
+[[policy]]
+name = "shared"
+match = { direction = "down", protocol = "udp" }
+profile = { mean = "0.5 Mbit/s", burst = "3028 B" }
+action = "shape"
+fair_between = { by = "destination-host", ipv6 = 56 }
+"#;
+
+/// Frames of each address.
+const EACH: usize = 32;
+
+/// By the first of these frames, all addresses have a backlog.
+const FROM: usize = 16;
+
+/// Up to here, half of the frames are those of the computer with one address. If each address is a host, it is a fifth. The
+/// bound is between the two.
+const UNTIL: usize = 48;
+
+/// Kills: a prefix that is ignored; addresses of one station on the LAN port that count as hosts.
+fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
+    let gateway = bed.gateway(backend, ADDRESSES);
+    let address = |subnet, host| Ipv6Addr::new(0xfd83, 0, 0, subnet, 0, 0, 0, host);
+    // The first four are in one prefix of 56 bits.
+    let four = [0x100, 0x101, 0x17f, 0x1ff].map(|subnet| address(subnet, 1));
+    let one = address(0x200, 1);
+    let server = address(0x900, 1);
+    for (from, to, up) in [(&bed.lan, &bed.wan, true), (&bed.wan, &bed.lan, false)] {
+        let frame = |inside: Ipv6Addr| {
+            let (src, dst) = if up { (inside, server) } else { (server, inside) };
+            let at = |it: Ipv6Addr| SocketAddr::new(it.into(), 9);
+            let mut source = from.mac;
+            // Each computer has a MAC address of its own.
+            source[4] = if up && inside == one { 1 } else { 0 };
+            let mut frame = Frame::udp(at(src), at(dst));
+            (frame.source, frame.destination) = (source, to.mac);
+            frame.payload = vec![0xa5; 900];
+            frame.bytes()
+        };
+        let recorder = Recorder::start(to);
+        let turn = || four.into_iter().chain([one]).map(frame);
+        send(from, &(0..EACH).flat_map(|_| turn()).collect::<Vec<_>>());
+        let at = if up { 22..38 } else { 38..54 };
+        let of = |frame: &[u8], it: Ipv6Addr| frame.get(at.clone()) == Some(&it.octets()[..]);
+        let ours = |frame: &[u8]| four.into_iter().chain([one]).any(|it| of(frame, it));
+        let arrived = recorder.frames(UNTIL, LIMIT, ours);
+        let share = arrived[FROM..UNTIL].iter().filter(|frame| of(frame, one)).count();
+        assert!(10 * share > 3 * (UNTIL - FROM), "up: {up}, {share}, {}", gateway.status());
+    }
+}
