@@ -4,6 +4,7 @@ use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate_core::gateway::Gateway;
+use tidegate_core::qdisc::QdiscSpec;
 
 use crate::cases::{self, GROUP};
 use crate::number::real;
@@ -23,21 +24,30 @@ const MOST: f64 = 256.0;
 /// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
 
+/// The same if the queue of the link is `hosts`, which keeps state for each host and each flow.
+const MOST_WITH_HOST: f64 = 704.0;
+
 /// Adds the memory of an idle flow to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Memory");
-    let flows = |flows| heap(|| cases::idle_gateway(flows));
-    let (one, all) = (flows(1)?, flows(FLOWS)?);
-    report.add(Line {
-        what: format!("an idle flow with an address of its own, of {FLOWS}"),
-        value: (all - one) / f64::from(FLOWS - 1),
-        unit: "B",
-        most: Some(MOST_WITH_ADDRESS),
-        beside:
-            "its place in the flow table, its address among the hosts of the LAN, its place in a shaped aggregate, in its logical partitions, in its \
+    let queues = [
+        ("", QdiscSpec::PerFlow(Default::default()), MOST_WITH_ADDRESS),
+        (" and the queue `hosts`", QdiscSpec::Hosts(Default::default()), MOST_WITH_HOST),
+    ];
+    for (with, queue, most) in queues {
+        let flows = |flows| heap(|| cases::idle_gateway(flows, queue.clone()));
+        let (one, all) = (flows(1)?, flows(FLOWS)?);
+        report.add(Line {
+            what: format!("an idle flow with an address of its own{with}, of {FLOWS}"),
+            value: (all - one) / f64::from(FLOWS - 1),
+            unit: "B",
+            most: Some(most),
+            beside:
+                "its place in the flow table, its address among the hosts of the LAN, its place in a shaped aggregate, in its logical partitions, in its \
                  queue and in that of the link, with what these lists have in reserve"
-                .to_owned(),
-    });
+                    .to_owned(),
+        });
+    }
     let signal = |signal, flows| heap(|| cases::answered_gateway(signal, flows));
     let each = |some: f64, all: f64| (all - some) / f64::from(FLOWS - GROUP);
     let without = each(signal(false, GROUP)?, signal(false, FLOWS)?);

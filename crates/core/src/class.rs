@@ -34,7 +34,7 @@ use excess::Excess;
 use node::Node;
 use urgent::Urgent;
 
-/// A class of a tree, by number; numbers are used again.
+/// Number of a class in a tree; numbers of removed classes are used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClassId(pub u32);
 
@@ -42,38 +42,37 @@ impl ClassId {
     /// The link: the parent of classes that have no other.
     pub const ROOT: Self = Self(0);
 
-    /// As an index.
+    /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         slot(self.0)
     }
 }
 
-/// What a class has a right to.
+/// Terms of a class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Terms {
-    /// What it may send whatever its siblings do; zero for nothing.
+    /// Rate that the class gets regardless of its siblings; zero for none.
     pub guarantee: Rate,
-    /// The most it may send; `None` for as much as its parent.
+    /// Highest rate; `None` for the rate of the parent.
     pub ceiling: Option<Rate>,
-    /// Its part in what the guarantees leave, in relation to its siblings of the same priority; at
-    /// least 1.
+    /// Share of the excess, relative to siblings of the same priority; at least 1.
     pub weight: u32,
-    /// Among siblings, the highest gets what the guarantees leave first; at most
+    /// Among siblings, the highest priority gets the excess first; at most
     /// [`MAX_PRIORITY`](Self::MAX_PRIORITY).
     pub priority: u8,
-    /// What it may send at once, at its guarantee or its ceiling, when it has sent less before. One
-    /// packet may go beyond, and is paid off.
+    /// Bytes that the class may send at once, at its guarantee or its ceiling, after sending less
+    /// before. One packet may exceed them and is paid off.
     pub burst: Bytes,
-    /// How long a packet may wait at a leaf, as long as what comes there keeps to `guarantee` and `burst`;
-    /// `None` for as long as it takes. Whether that can be promised is said by [`delay`].
+    /// Longest wait of a packet at a leaf whose arrivals conform to `guarantee` and `burst`; `None`
+    /// for no bound. [`delay`] computes whether it can be promised.
     pub delay_bound: Option<Duration>,
-    /// The largest part of its bytes that may be dropped. The tree ignores it: `jobs` keeps it.
+    /// Largest part of the bytes that may be dropped. Only `jobs` uses it; the tree ignores it.
     pub loss_bound: Option<Chance>,
 }
 
 impl Terms {
-    /// No rights but a part in the excess.
+    /// No rights except a share of the excess.
     pub const NONE: Self = Self {
         guarantee: Rate::from_bps(0),
         ceiling: None,
@@ -93,29 +92,29 @@ impl Terms {
 pub struct ClassTree {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// The delay bounds of those that have one.
+    /// Delay bounds of the classes that have one.
     bounds: BTreeMap<ClassId, Duration>,
-    /// Places of classes whose guarantee lets them send, in the rings of their parents.
+    /// Positions of classes whose guarantee has tokens, in the rings of their parents.
     guaranteed: Links,
-    /// Places of classes that have, or have below them, a delay bound to keep now.
+    /// Positions of classes with a backlogged delay bound at or below them.
     urgent: Links,
-    /// Places of classes in the excess of their parents.
+    /// Positions of classes in the excess of their parents.
     excess: Links,
-    /// When a class may be let go by its ceiling, or else its guarantee lets it send again.
+    /// Times at which ceilings release classes, or at which guarantees have tokens again.
     wheel: TimerWheel,
-    /// Classes held by their ceiling.
+    /// Number of classes held by their ceilings.
     held: u32,
 }
 
-/// What a class that has children keeps of them.
+/// State of the children of a class.
 #[derive(Debug)]
 struct Children {
     count: u32,
-    /// Those that have something to send and may.
+    /// Number of children that have packets and may send.
     active: u32,
-    /// Whose turn it is among those whose guarantee lets them.
+    /// The children whose guarantees have tokens.
     guaranteed: First,
-    /// Those with delay bounds, which go before.
+    /// Children with delay bounds, which go first.
     urgent: Urgent,
     excess: Excess,
 }
@@ -149,14 +148,14 @@ impl Default for ClassTree {
 }
 
 impl ClassTree {
-    /// Makes room for so many more classes, and for no others.
+    /// Reserves memory for exactly `more` classes.
     pub fn reserve(&mut self, more: usize) {
         self.nodes.reserve_exact(more);
-        // Then no removal moves the list of free numbers.
+        // Then a removal never reallocates the list of free numbers.
         self.free.reserve_exact(self.nodes.capacity().saturating_sub(self.free.len()));
     }
 
-    /// A new class under `parent`, at which nothing may wait.
+    /// Adds a class without packets under `parent`.
     pub fn add(&mut self, now: Time, parent: ClassId, terms: Terms) -> ClassId {
         let node = Node::new(parent, terms, now);
         let id = match self.free.pop() {
@@ -181,7 +180,7 @@ impl ClassTree {
         };
     }
 
-    /// Ends a class that has no children and at which nothing waits.
+    /// Removes a class that has no children and no packets.
     pub fn remove(&mut self, id: ClassId) {
         self.deactivate(id);
         self.release(id);
@@ -192,7 +191,7 @@ impl ClassTree {
         self.free.push(id.0);
     }
 
-    /// Changes what a class has a right to; what it has left of its bursts stays.
+    /// Changes the terms of a class. Its unused bursts stay.
     pub fn set(&mut self, now: Time, id: ClassId, terms: Terms) {
         self.deactivate(id);
         self.nodes[id.index()].set(now, terms);
@@ -200,7 +199,7 @@ impl ClassTree {
         self.resume(now, id);
     }
 
-    /// Makes a class, and all below it, a child of `parent`, which must not lie below it.
+    /// Makes a class, with all classes below it, a child of `parent`, which must not be below it.
     pub fn move_to(&mut self, now: Time, id: ClassId, parent: ClassId) {
         self.deactivate(id);
         let old = std::mem::replace(&mut self.nodes[id.index()].parent, parent);
@@ -210,25 +209,25 @@ impl ClassTree {
         self.resume(now, id);
     }
 
-    /// What a class has a right to.
+    /// The terms of a class.
     #[must_use]
     pub fn terms(&self, id: ClassId) -> Terms {
         self.nodes[id.index()].terms(self.bounds.get(&id).copied())
     }
 
-    /// The class it is a child of.
+    /// The parent of a class.
     #[must_use]
     pub fn parent(&self, id: ClassId) -> ClassId {
         self.nodes[id.index()].parent
     }
 
-    /// Whether it has no children: packets wait at leaves only.
+    /// True if the class has no children. Packets wait only at leaves.
     #[must_use]
     pub fn is_leaf(&self, id: ClassId) -> bool {
         self.nodes[id.index()].is_leaf()
     }
 
-    /// Bytes sent by a class, and those of them that were more than its guarantee.
+    /// Bytes that a class sent, and the part beyond its guarantee.
     #[must_use]
     pub fn counts(&self, id: ClassId) -> Sent {
         self.nodes[id.index()].sent
@@ -248,17 +247,17 @@ impl ClassTree {
         }
     }
 
-    /// Nothing waits at `leaf` any more, though nothing was sent.
+    /// No packets wait at `leaf` any more, although none was sent.
     pub fn idle(&mut self, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
         node.waiting = false;
-        // It may have got children meanwhile.
+        // The class may have got children since.
         if !node.is_busy() {
             self.deactivate(leaf);
         }
     }
 
-    /// The leaf whose packet goes next; the caller sends it, and says so, before it asks again.
+    /// The leaf that sends next. The caller sends the packet and reports it before the next call.
     pub fn next(&mut self, now: Time) -> Option<ClassId> {
         self.advance(now);
         let mut at = ClassId::ROOT;
@@ -274,8 +273,8 @@ impl ClassTree {
         (at != ClassId::ROOT).then_some(at)
     }
 
-    /// `leaf`, which was [`next`](Self::next), has sent `len`, nothing if its packets were all
-    /// dropped; whether `more` wait there.
+    /// `leaf`, returned by [`next`](Self::next), has sent `len` bytes; zero if all its packets were
+    /// dropped. `more`: further packets wait.
     pub fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
         self.nodes[leaf.index()].waiting = more;
         let mut at = leaf;
@@ -285,8 +284,8 @@ impl ClassTree {
         }
     }
 
-    /// When a packet may go: now, or when a ceiling lets one; early by as much as a ceiling was
-    /// raised. `None` if none waits.
+    /// Time at which a packet may depart: now, or when a ceiling permits it. The time may be early
+    /// if a ceiling was raised. `None` if no packet waits.
     pub fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.advance(now);
         if self.nodes[0].is_busy() {
@@ -295,7 +294,7 @@ impl ClassTree {
         if self.held > 0 { self.wheel.next_deadline() } else { None }
     }
 
-    /// Accounts for `len` at one class, and finds its next place.
+    /// Charges `len` to one class and updates its positions.
     fn charge(&mut self, now: Time, id: ClassId, len: Bytes) {
         let node = &mut self.nodes[id.index()];
         node.held = node.charge(now, len);
@@ -317,7 +316,7 @@ impl ClassTree {
         }
     }
 
-    /// Lets time pass: what was held is let go, and guarantees fill up.
+    /// Advances time: releases held classes, and refills guarantees.
     fn advance(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let id = ClassId(number);
@@ -331,7 +330,7 @@ impl ClassTree {
         }
     }
 
-    /// Looks anew whether a class that is not active is held, and may send.
+    /// Checks a class that is not active: it is held, or becomes active.
     fn resume(&mut self, now: Time, id: ClassId) {
         self.release(id);
         let node = &mut self.nodes[id.index()];
@@ -350,7 +349,7 @@ impl ClassTree {
         }
     }
 
-    /// A class that is not held has something to send: it takes its place, and so do those above.
+    /// A class that is not held has packets: activates it and the classes above it.
     fn activate(&mut self, now: Time, id: ClassId) {
         let mut at = id;
         loop {
@@ -370,7 +369,7 @@ impl ClassTree {
         self.hurry(id);
     }
 
-    /// A class gives up its place, and so do those above that have nothing else to send.
+    /// Deactivates a class, and the classes above it that have no other packets.
     fn deactivate(&mut self, id: ClassId) {
         let mut at = id;
         while self.nodes[at.index()].active {
@@ -382,7 +381,7 @@ impl ClassTree {
         }
     }
 
-    /// Takes one class out of its places.
+    /// Removes one class from all positions.
     fn withdraw(&mut self, id: ClassId) {
         self.leave_guaranteed(id);
         self.leave_excess(id);
@@ -393,7 +392,7 @@ impl ClassTree {
         self.hurry(id);
     }
 
-    /// Queues a class up for its guarantee, if that lets it send; else sees to it that it will.
+    /// Queues a class for its guarantee if that has tokens; otherwise sets a timer.
     fn join_guaranteed(&mut self, now: Time, id: ClassId) {
         let node = &mut self.nodes[id.index()];
         let parent = node.parent;
@@ -418,8 +417,8 @@ impl ClassTree {
         }
     }
 
-    /// Sees to it that a class, and those above it, stand where the tightest delay bound to be kept below
-    /// them belongs.
+    /// Updates the urgency of a class and of the classes above it, by the tightest delay bound
+    /// below them.
     fn hurry(&mut self, id: ClassId) {
         let mut at = id;
         while at != ClassId::ROOT {
@@ -441,7 +440,7 @@ impl ClassTree {
         }
     }
 
-    /// A class has had its turn, if it has a place among those with delay bounds: others like it go first.
+    /// Moves a class with an urgency behind others of equal urgency.
     fn end_urgent_turn(&mut self, id: ClassId) {
         self.hurry(id);
         let node = &self.nodes[id.index()];
@@ -474,13 +473,13 @@ impl ClassTree {
     }
 }
 
-/// What a class has sent.
+/// Counters of a class.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sent {
     /// Packets.
     pub packets: u64,
     /// Charged bytes.
     pub bytes: u64,
-    /// Charged bytes of these that its guarantee did not cover: lent by others, or by nobody.
+    /// Charged bytes beyond the guarantee.
     pub borrowed: u64,
 }

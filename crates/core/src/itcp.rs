@@ -107,7 +107,7 @@ pub struct Decisions {
     pub forced: u64,
     /// The weight was decreased.
     pub decreased: u64,
-    /// The weight was left alone.
+    /// The weight was kept.
     pub held: u64,
     /// The round had gaps or inconsistent totals, and was abandoned.
     pub abandoned: u64,
@@ -222,11 +222,11 @@ impl RateAdjuster {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Decision {
     Hold,
-    /// To this weight.
+    /// Set this weight.
     Set(Factor),
-    /// By this much.
+    /// Increase by this weight.
     Increase(Factor),
-    /// By this much, because the queue is too long.
+    /// Increase by this weight, because the queue is too long.
     Force(Factor),
     /// By the part `beta`.
     Decrease,

@@ -1,6 +1,6 @@
-//! A one-way link: a queue before a transmitter, then a delay, and some packets lost on the way.
+//! A one-way link: a queue and a transmitter, then a delay, and random losses.
 //!
-//! The lab's emulator and the simulator make their networks of these.
+//! The lab's emulator and the simulator build their networks from these links.
 
 mod delay;
 mod loss;
@@ -21,22 +21,22 @@ use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::{Cx, Packet, PacketId, PacketPool, Rate, Reason, Time, units};
 
-/// What a link is like.
+/// Properties of a link.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
-    /// How long a packet travels once it is sent.
+    /// Propagation delay of a packet after its transmission.
     #[serde(with = "units::duration")]
     pub delay: Duration,
-    /// How much that varies.
+    /// Deviation of the delay.
     pub jitter: Jitter,
-    /// Whether a packet with less delay overtakes those before it. If not, it arrives with them.
+    /// Packets with less delay may overtake earlier ones. Otherwise they arrive together with them.
     pub reorder: bool,
-    /// Which packets are lost; they have taken their time on the link.
+    /// Loss of packets. A lost packet still takes its transmission time.
     pub loss: Loss,
-    /// What the link carries; `None` for everything at once, so that nothing queues.
+    /// Transmission rate; `None` for unlimited, so that no packet waits.
     pub rate: Option<Rate>,
-    /// Where packets wait for a link that has a rate.
+    /// Queue of a link that has a rate.
     pub queue: QdiscSpec,
 }
 
@@ -53,25 +53,25 @@ impl Default for LinkConfig {
     }
 }
 
-/// What of a link is another from now on; what is `None` stays as it is.
+/// A change of a link; fields with `None` keep their values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LinkChange {
-    /// What it carries.
+    /// New transmission rate.
     pub rate: Option<Rate>,
-    /// How long a packet travels once it is sent.
+    /// New propagation delay.
     pub delay: Option<Duration>,
 }
 
 /// A one-way link.
 ///
-/// When a packet arrives depends on what was sent and when, and on the link's seed; not on when, or
-/// how often, the link is asked.
+/// Arrival times depend only on the sent packets, their times, and the link's seed. They do not
+/// depend on the times of calls.
 pub struct Link {
     transmitter: Option<Transmitter>,
     delay: Delay,
-    /// Where any are lost.
+    /// Loss process, if packets are lost.
     loss: Option<Box<LossProcess>>,
-    /// Packets on their way, by when each arrives at the other end.
+    /// Packets in flight, by arrival time at the other end.
     travelling: Travelling,
 }
 
@@ -90,7 +90,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet in at this end.
+    /// Accepts a packet at the near end.
     pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         self.advance(cx);
         match &mut self.transmitter {
@@ -105,10 +105,10 @@ impl Link {
         }
     }
 
-    /// Changes it from now on. The packet that is being sent is sent as fast as it began, and what
-    /// travels arrives when it would have: with less delay than before, others may overtake it.
+    /// Changes the link. The packet in transmission keeps its rate, and packets in flight keep
+    /// their arrival times. With a smaller delay, later packets may overtake them.
     ///
-    /// Says no, and changes nothing, where a link that carries everything at once is to get a rate.
+    /// Returns `false` and changes nothing if a link without a rate would get one.
     #[must_use]
     pub fn change(&mut self, cx: &mut Cx<'_>, change: LinkChange) -> bool {
         self.advance(cx);
@@ -130,14 +130,14 @@ impl Link {
         self.travelling.pop(cx.pool, cx.now)
     }
 
-    /// The packet that arrives next of those on their way, and what the driver noted of it.
+    /// The packet in flight that arrives next, and the driver's note on it.
     #[inline]
     #[must_use]
     pub fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         self.travelling.peek(pool)
     }
 
-    /// When [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
+    /// Time at which [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
     #[inline]
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
@@ -149,20 +149,20 @@ impl Link {
         }
     }
 
-    /// What waits for the transmitter.
+    /// Packets that wait for the transmitter.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         self.transmitter.as_ref().map_or_else(Backlog::default, Transmitter::backlog)
     }
 
-    /// Packets inside, those that wait and those that travel.
+    /// Number of packets that wait or are in flight.
     #[must_use]
     pub fn held(&self) -> usize {
         let inside = self.travelling.packets() + self.backlog().packets;
         usize::try_from(inside).unwrap_or(usize::MAX)
     }
 
-    /// Sends what was waiting, each packet as soon as the one before it was through.
+    /// Sends waiting packets, each as soon as the previous one was transmitted.
     #[inline]
     fn advance(&mut self, cx: &mut Cx<'_>) {
         while let Some((sent, packet)) = self.transmitter.as_mut().and_then(|it| it.next(cx)) {
@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// `packet` has left the transmitter at `sent`, or will have then.
+    /// `packet` departs from the transmitter at `sent`.
     fn depart(&mut self, cx: &mut Cx<'_>, sent: Time, packet: PacketId) {
         let arrives = self.delay.arrival(sent);
         if self.loss.as_mut().is_some_and(|loss| loss.loses()) {

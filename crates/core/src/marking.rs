@@ -1,11 +1,11 @@
-//! Markings: predict that a queue will overflow, and tell senders before it does.
+//! Markings: predict the overflow of a queue, and mark packets before it happens.
 //!
-//! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate. It
-//! decides which flow's packet is marked "congestion experienced". A [`Marker`] joins it to the place, marks the
-//! packet, and tells the marking the outcome.
+//! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate.
+//! It selects the flow whose packet is marked "congestion experienced". A [`Marker`] connects it to
+//! the place, marks the packet, and reports the outcome to the marking.
 //!
-//! To add one: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
-//! its line in `registry!` below.
+//! To add a marking: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod`
+//! line and its line in `registry!` below.
 //!
 //! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
 
@@ -42,7 +42,7 @@ use tracker::Sighting;
 /// State of a place, as a marking sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// The present.
+    /// Current time.
     pub now: Time,
     /// Direction of the packets.
     pub direction: Direction,
@@ -81,17 +81,17 @@ impl<'a> Observed<'a> {
 /// The answer of a marking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// The packet waits as it is.
+    /// The packet is queued unchanged.
     Pass,
-    /// The oldest packet of this flow is to be marked. The packet that arrives is the newest of its flow.
+    /// Mark the oldest packet of this flow. The arriving packet is the newest of its flow.
     Mark(Target),
-    /// The packet that arrives is to be marked, or dropped if it is not ECN-capable. It has no tracker.
+    /// Mark the arriving packet, or drop it if it is not ECN-capable. Its flow has no tracker.
     MarkArrival,
-    /// The packet that arrives is to be dropped: no flow is left to mark, and its sender ignores marks.
+    /// Drop the arriving packet: no flow is left to mark, and its sender ignores marks.
     Drop,
 }
 
-/// A flow to mark, and how the queue tells its packets from others.
+/// A flow to mark, and its member in the queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Target {
     /// The flow.
@@ -105,18 +105,19 @@ pub struct Target {
 pub enum Outcome {
     /// A packet was marked.
     Marked,
-    /// Its oldest packet is not ECN-capable and was dropped (RFC 3168, section 5), or the packet that arrives was
-    /// ([`Decision::Drop`]).
+    /// A packet was dropped: the oldest of the flow because it is not ECN-capable (RFC 3168,
+    /// section 5), or the arriving packet ([`Decision::Drop`]).
     Dropped,
-    /// No packet of the flow waits that may be marked or dropped.
+    /// The flow has no waiting packet that may be marked or dropped.
     NoPacket,
 }
 
-/// Which packets are marked at one place.
+/// Selects the packets to mark at one place.
 ///
-/// For a packet, the place calls [`arrived`](Self::arrived), then [`decide`](Self::decide) until it
-/// answers anything but [`Decision::Mark`], with [`done`](Self::done) after each such answer and after
-/// [`Decision::Drop`]: a sender that ignored marks may respond to a drop.
+/// For each packet, the place calls [`arrived`](Self::arrived), then [`decide`](Self::decide) until
+/// the answer is not [`Decision::Mark`]. It calls [`done`](Self::done) after each
+/// [`Decision::Mark`] and after [`Decision::Drop`], because a sender that ignored marks may respond
+/// to a drop.
 pub trait Marking: Send {
     /// Notes `packet`, which is going to be queued. Returns `true` if the projection counts its flow by its rounds.
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
@@ -128,7 +129,7 @@ pub trait Marking: Send {
     /// that is queued here. `seen.direction` is that of the place.
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet);
 
-    /// What is done before `packet`, the last that [arrived](Self::arrived), is queued.
+    /// Decides on `packet`, the last that [arrived](Self::arrived), before it is queued.
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
 
     /// Notes the outcome of the last [`Decision::Mark`] or [`Decision::Drop`]. `target` may have no tracker.
@@ -146,7 +147,7 @@ pub trait Marking: Send {
     /// Returns `true` if the projection counts `flow` by its rounds.
     fn tracks(&self, flow: FlowId) -> bool;
 
-    /// What is tracked. The bytes are zero: the [`Marker`] counts them.
+    /// Statistics of the tracked flows. The bytes are zero: the [`Marker`] counts them.
     fn tracked(&self) -> Tracked;
 }
 
@@ -155,11 +156,11 @@ const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> 
     Sighting { now: seen.now, packet: ack, direction: seen.direction.reverse(), flow: seen.flow }
 }
 
-/// The decision about a packet without a tracker, if an overflow is predicted and all flows are marked.
+/// Decision on a packet without a tracker, if an overflow is predicted and all flows are marked.
 ///
-/// An ECT codepoint promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4), unless the
-/// flow `ignores` marks. SYNs, pure ACKs and retransmissions are never ECN-capable (RFC 3168, sections
-/// 6.1.4 and 6.1.5). Their loss slows nobody down, or costs a timeout.
+/// An ECT codepoint promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4),
+/// unless the flow `ignores` marks. SYNs, pure ACKs and retransmissions are never ECN-capable (RFC
+/// 3168, sections 6.1.4 and 6.1.5). Their loss slows no sender, or costs a timeout.
 fn last_resort(packet: &Packet, ignores: bool) -> Decision {
     let carries_news = packet.tcp.is_none_or(|tcp| tcp.payload > 0) && !packet.seen_before;
     match packet.ecn {

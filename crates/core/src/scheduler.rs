@@ -4,8 +4,9 @@
 //! asks for the next class. Some schedulers have one buffer for all classes. They answer an arrival with the
 //! class whose newest packet the caller drops.
 //!
-//! To add one: write `scheduler/<name>.rs` with a `Config`, its `build` and its terms. Then add its `mod` line
-//! and its line in `registry!` below. Policy files, the simulator and the live gateway know it by that name.
+//! To add a scheduler: write `scheduler/<name>.rs` with a `Config`, its `build` and its terms. Then
+//! add its `mod` line and its line in `registry!` below. Policy files, the simulator and the live
+//! gateway know it by that name.
 
 mod class_tree;
 pub mod jobs;
@@ -21,7 +22,7 @@ use crate::{Bytes, Factor, Rate, Time};
 /// Class 0 is the link itself. [`add`](Self::add) returns the number of a new class; numbers of removed classes
 /// are used again.
 pub trait Scheduler: Send {
-    /// The terms that its classes can have.
+    /// The terms that classes of this scheduler can have.
     fn declares(&self) -> &'static [Term];
 
     /// Makes room for `more` classes.
@@ -46,12 +47,13 @@ pub trait Scheduler: Send {
         let _ = (id, relations);
     }
 
-    /// Bytes of all classes together that may wait. `None` if each class has a queue with a limit of its own.
+    /// Size of the buffer that all classes share. `None` if each class has a queue with a limit of
+    /// its own.
     fn buffer(&self) -> Option<Bytes> {
         None
     }
 
-    /// The link has `rate` from now on.
+    /// Sets the rate of the link.
     fn set_rate(&mut self, now: Time, rate: Rate) {
         let _ = (now, rate);
     }
@@ -65,21 +67,21 @@ pub trait Scheduler: Send {
         ClassId::ROOT
     }
 
-    /// Returns `true` if packets can wait at the class.
+    /// Returns `true` if the class is a leaf, at which packets can wait.
     fn is_leaf(&self, id: ClassId) -> bool;
 
     /// Packets and bytes that a class has sent.
     fn counts(&self, id: ClassId) -> Sent;
 
-    /// A packet of `len` was added to the queue of `leaf`. Returns the class whose newest packet the caller has
-    /// to drop now.
+    /// A packet of `len` was added to the queue of `leaf`. Returns the class whose newest packet
+    /// the caller must drop now.
     fn arrived(&mut self, now: Time, leaf: ClassId, len: Bytes) -> Option<ClassId> {
         let _ = (now, leaf, len);
         None
     }
 
-    /// The newest packet of `leaf` was dropped, as the scheduler had asked for. `more` is true if its queue has
-    /// further packets. Returns the next class that has to drop.
+    /// The newest packet of `leaf` was dropped on request of the scheduler. `more` is true if its
+    /// queue has further packets. Returns the next class that must drop.
     fn dropped(&mut self, now: Time, leaf: ClassId, more: bool) -> Option<ClassId> {
         let _ = (now, leaf, more);
         None
@@ -93,17 +95,18 @@ pub trait Scheduler: Send {
     /// The queue of `leaf` has packets.
     fn wait(&mut self, now: Time, leaf: ClassId);
 
-    /// The queue of `leaf` became empty, although nothing was sent.
+    /// The queue of `leaf` became empty without a transmission.
     fn idle(&mut self, leaf: ClassId);
 
-    /// The class that sends next. The caller reports what it [`sent`](Self::sent) before it asks again.
+    /// The class that sends next. The caller reports the bytes [`sent`](Self::sent) before the next
+    /// call.
     fn next(&mut self, now: Time) -> Option<ClassId>;
 
-    /// The class `leaf`, which was [`next`](Self::next), has sent `len`, zero if all its packets were dropped.
-    /// `more` is true if its queue has further packets.
+    /// The class `leaf`, returned by [`next`](Self::next), has sent `len` bytes; zero if all its
+    /// packets were dropped. `more` is true if its queue has further packets.
     fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool);
 
-    /// The earliest time at which a packet may depart. `None` if none waits.
+    /// The earliest time at which a packet may depart. `None` if no packet waits.
     fn ready_at(&mut self, now: Time) -> Option<Time>;
 
     /// The state of each class at `now`, by class number. Empty if the scheduler keeps no such state.
@@ -112,7 +115,7 @@ pub trait Scheduler: Send {
         &[]
     }
 
-    /// The promises of a class and how they were kept, as far as the scheduler records that.
+    /// The promises to a class and their fulfilment, as far as the scheduler records them.
     fn kept(&self, id: ClassId) -> Vec<Kept> {
         let _ = id;
         Vec::new()
@@ -125,40 +128,40 @@ pub trait Scheduler: Send {
     }
 }
 
-/// The place of a class among others.
+/// Relations of a class to other classes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Relations {
-    /// Its place in the order of the file: a class that comes earlier has the higher priority.
+    /// Position in the file: a class that comes earlier has the higher priority.
     pub rank: u32,
-    /// Its delay relative to another class.
+    /// Delay relative to another class.
     pub delay: Option<Relation>,
-    /// Its loss relative to another class.
+    /// Loss relative to another class.
     pub loss: Option<Relation>,
 }
 
-/// A class has `factor` times as much as the class `of`.
+/// A ratio: a class has `factor` times the delay or loss of the class `of`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Relation {
     /// The other class.
     pub of: ClassId,
-    /// Above zero.
+    /// Factor above zero.
     pub factor: Factor,
 }
 
-/// A promise to a class, and how it was kept.
+/// A promise to a class, and its fulfilment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kept {
-    /// The term that promises it.
+    /// The term that makes the promise.
     pub term: Term,
     /// The class that a ratio refers to.
     pub of: Option<ClassId>,
-    /// The promised value in the [unit](Term::unit) of its term.
+    /// The promised value, in the [unit](Term::unit) of the term.
     pub promised: f64,
     /// The measured value. `None` before the first measurement.
     pub kept: Option<f64>,
-    /// How often the promise was broken.
+    /// Number of violations.
     pub violations: u64,
-    /// How often it was relaxed because other promises have precedence.
+    /// Number of times the promise was relaxed because other promises have precedence.
     pub relaxed: u64,
 }
 
@@ -189,14 +192,14 @@ impl Delays {
     }
 }
 
-/// The state of a class, as a marking that protects guarantees sees it (`marking`, section 2.4).
+/// State of a class, for markings that protect guarantees (`marking`, section 2.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassState {
     /// Current service rate `r_n`.
     pub rate: Rate,
-    /// Bytes that wait, `R_in - R_out`.
+    /// Waiting bytes, `R_in - R_out`.
     pub backlog: Bytes,
-    /// Guaranteed rate `mu_n`; zero if it has none.
+    /// Guaranteed rate `mu_n`; zero for none.
     pub guarantee: Rate,
     /// Delay bound `d_n`.
     pub delay_bound: Option<Duration>,
@@ -204,39 +207,39 @@ pub struct ClassState {
     pub delay: Duration,
 }
 
-/// A term of a class: one of its rights, duties or properties.
+/// A term of a class: a right, a duty or a property.
 ///
 /// Each scheduler [declares](Scheduler::declares) its terms. `check` refuses any other term of a class.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Term {
-    /// The class above.
+    /// The parent class.
     Parent,
     /// The least rate while backlogged.
     Guarantee,
     /// The highest rate.
     Ceiling,
-    /// Its part in the excess.
+    /// Share of the excess.
     Weight,
-    /// Its place in the order of the excess.
+    /// Priority for the excess.
     Priority,
-    /// Bytes it may send at once.
+    /// Bytes that may be sent at once.
     Burst,
-    /// The longest queueing delay.
+    /// Longest queueing delay.
     DelayBound,
-    /// The largest part of its bytes that may be dropped.
+    /// Largest part of the bytes that may be dropped.
     LossBound,
-    /// Its queueing delay relative to another class.
+    /// Queueing delay relative to another class.
     DelayRatio,
-    /// Its loss relative to another class.
+    /// Loss relative to another class.
     LossRatio,
-    /// Its own queue discipline.
+    /// The class's own queue discipline.
     Queue,
-    /// Its own marking.
+    /// The class's own marking.
     Marking,
 }
 
 impl Term {
-    /// Its name in policy files, reports and metrics.
+    /// Name in policy files, reports and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -255,7 +258,7 @@ impl Term {
         }
     }
 
-    /// The unit in which reports show its value.
+    /// Unit of the value in reports.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -291,7 +294,7 @@ impl SchedulerSpec {
         true
     }
 
-    /// The terms that its classes can have.
+    /// The terms that classes of this scheduler can have.
     #[must_use]
     pub fn terms(&self) -> &'static [Term] {
         self.build(Rate::from_bps(0)).declares()

@@ -1,8 +1,9 @@
-//! TCP end points: what a host's stack does, sans-IO and true to the wire.
+//! TCP end points: the behaviour of a host's stack, without I/O.
 //!
-//! Like every mechanism here, an end point reads no clock and moves no bytes: it takes in segments
-//! and says which to send, by their place in the stream; whoever drives it keeps the bytes. The
-//! simulator's hosts and the gateways' management connections are drivers.
+//! Like every mechanism of this crate, an end point reads no clock and moves no bytes. It takes in
+//! segments and returns the segments to send, each with the stream offset of its payload. The
+//! driver keeps the bytes. Drivers are the simulator's hosts and the management connections of
+//! gateways.
 
 pub mod congestion;
 mod connection;

@@ -67,11 +67,12 @@ pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Thr
     Ok(through)
 }
 
-/// A gateway with a link rate and a shaping policy, long after the first packet of each of its
-/// flows has departed.
-pub(crate) fn idle(flows: u32) -> anyhow::Result<Gateway> {
+/// A gateway with a link rate, the `queue` of the link, and a shaping policy, long after the first
+/// packet of each of its flows has departed.
+pub(crate) fn idle(flows: u32, queue: QdiscSpec) -> anyhow::Result<Gateway> {
     let policies = PolicySet::new(vec![shaping()?])?;
-    let mut through = Through::new(policies, data(flows, 1), Some(Rate::from_mbps(1_000)), 1)?;
+    let config = GatewayConfig { queue, ..config(Some(Rate::from_mbps(1_000)), flows, 1) };
+    let mut through = Through::of(&config, policies, data(flows, 1));
     while let Some(at) = through.gateway.poll_timeout(through.now) {
         through.now = at;
         through.drain();
@@ -165,7 +166,11 @@ impl Through {
         seed: u64,
     ) -> anyhow::Result<Self> {
         let config = config(rate, u32::try_from(packets.len())?, seed);
-        let gateway = Gateway::new(&config, policies, Time::ZERO);
+        Ok(Self::of(&config, policies, packets))
+    }
+
+    fn of(config: &GatewayConfig, policies: PolicySet, packets: Vec<(Packet, Direction)>) -> Self {
+        let gateway = Gateway::new(config, policies, Time::ZERO);
         let mut through = Self { gateway, packets, at: 0, window: 1, left: 0, now: Time::ZERO };
         // The first packet of each flow.
         for _ in 0..through.packets.len() {
@@ -173,7 +178,7 @@ impl Through {
             through.offer();
             through.drain();
         }
-        Ok(through)
+        through
     }
 
     /// The next packet arrives.

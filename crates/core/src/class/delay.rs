@@ -33,67 +33,67 @@ use super::{Terms, control};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Rate};
 
-/// A class, as far as delays are concerned.
+/// A class, as the computation of delays sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sharer {
-    /// The class it is a part of, by its place; `None` for the link.
+    /// Index of the parent class; `None` for the link.
     pub parent: Option<usize>,
-    /// What it has a right to.
+    /// The terms of the class.
     pub terms: Terms,
-    /// Whether its packets leave in the order in which they came.
+    /// True if packets depart in the order of arrival.
     pub in_order: bool,
 }
 
-/// What can be promised to a leaf that has a delay bound.
+/// The delay that can be promised to a leaf with a delay bound.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Promise {
-    /// The leaf, by its place.
+    /// Index of the leaf.
     pub leaf: usize,
-    /// The longest a packet may have to wait; `None` if there is no such time.
+    /// The longest wait of a packet; `None` if it is unbounded.
     pub longest: Option<Duration>,
-    /// What has the largest part in that, or stands in its way.
+    /// The largest part of the wait, or the reason why it is unbounded.
     pub part: Part,
-    /// The class this is of, by its place.
+    /// Index of the class that causes this part.
     pub of: usize,
 }
 
 impl Promise {
-    /// Whether it is as good as `bound`.
+    /// True if the promise meets `bound`.
     #[must_use]
     pub fn keeps(&self, bound: Duration) -> bool {
         self.longest.is_some_and(|longest| longest <= bound)
     }
 }
 
-/// What a packet may have to wait for.
+/// Part of the wait of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// The guarantee of the leaf itself: it has none.
+    /// The leaf has no guarantee.
     Guarantee,
-    /// The queue of the leaf: it may let later packets go first, and the guarantee is all there is, so that they
-    /// might for ever.
+    /// The queue of the leaf may let later packets go first. If the guarantee is the whole rate, a
+    /// packet might wait forever.
     Order,
-    /// The burst of a leaf with a delay bound, itself or one that may go before it.
+    /// The burst of this leaf or of another leaf that may go first.
     Burst,
-    /// The ceiling of the leaf, or of a class it is below.
+    /// The ceiling of the leaf or of a class above it.
     Ceiling,
-    /// The burst of such a class, which is less than what its ceiling has to make up for.
+    /// The burst of a class with a ceiling is shorter than the lag that it must make up for.
     ShortBurst,
-    /// Control traffic, which goes first.
+    /// Control traffic, which has precedence.
     Control,
-    /// A packet that is being sent.
+    /// The packet in transmission.
     Link,
 }
 
-/// What can be promised to leaves of `classes` whose delay bound cannot be met, on a link of `rate`.
+/// The promises to leaves of `classes` whose delay bounds cannot be met, on a link of `rate`.
 ///
-/// Takes time for each leaf that has a delay bound and each class that is above one, not for others; hardly any for
-/// one that is like another of late.
+/// The cost grows with the number of leaves that have a delay bound and of the classes above them.
+/// A leaf equal to a recent one costs hardly anything.
 #[must_use]
 pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     let network = Network::new(classes, rate, frame);
     let mut broken = Vec::new();
-    // Leaves whose bounds are met, each unlike the others.
+    // Leaves whose bounds are met, each different from the others.
     let mut kept: Vec<usize> = Vec::with_capacity(OF_LATE);
     let mut way = Vec::with_capacity(OF_LATE);
     for leaf in &network.leaves {
@@ -110,34 +110,35 @@ pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     broken
 }
 
-/// Kinds of leaves that another is compared with: fewer than a promise takes to be worked out.
+/// Number of recent leaves that a leaf is compared with; comparing them costs less than computing a
+/// promise.
 const OF_LATE: usize = 8;
 
-/// The classes, and what of them is to go before others.
+/// The classes, with the load that precedes others.
 struct Network<'a> {
     classes: &'a [Sharer],
     rate: Rate,
     frame: Bytes,
     /// The leaves with delay bounds.
     leaves: Vec<usize>,
-    /// What there is below each class, or the link, of each urgency.
+    /// Load below each class, or the link, by urgency.
     below: BTreeMap<Option<usize>, BTreeMap<Urgency, Load>>,
 }
 
-/// What leaves with delay bounds may send before others.
+/// Traffic of leaves with delay bounds that precedes others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    /// At once.
+    /// Bytes at once.
     burst: u128,
-    /// What those catch up with whom a ceiling may have held back.
+    /// Bytes that leaves catch up with if a ceiling may have held them back.
     late: u128,
-    /// What all of them could catch up with.
+    /// Bytes that all leaves could catch up with.
     late_all: u128,
-    /// From then on.
+    /// Rate after the burst.
     rate: u128,
 }
 
-/// A server of a rate, after a latency in nanoseconds.
+/// A server with a rate, and a latency in nanoseconds.
 #[derive(Clone, Copy)]
 struct Server {
     rate: u128,
@@ -150,7 +151,7 @@ impl<'a> Network<'a> {
         let mut leaves = Vec::with_capacity(classes.len());
         leaves.extend((0..classes.len()).filter(bounded));
         let mut network = Self { classes, rate, frame, leaves, below: BTreeMap::new() };
-        // One after the other is often below the same class, and as urgent.
+        // Consecutive leaves often have the same parent and urgency.
         let mut of: Vec<(Option<usize>, Urgency, Load)> = Vec::new();
         for leaf in &network.leaves {
             let (load, urgency) = (network.load(*leaf), network.urgency(*leaf));
@@ -178,7 +179,7 @@ impl<'a> Network<'a> {
         Urgency::of(self.bound(leaf))
     }
 
-    /// What `leaf` may send before others, if it keeps to nothing.
+    /// The most that `leaf` sends before others, even if its arrivals do not conform.
     fn load(&self, leaf: usize) -> Load {
         let terms = self.classes[leaf].terms;
         let late = u128::from(terms.guarantee.bps()).saturating_mul(self.bound(leaf).as_nanos());
@@ -190,18 +191,18 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// A leaf and the classes it is below, up to the link.
+    /// A leaf and the classes above it, up to the link.
     fn up(&self, leaf: usize) -> impl Iterator<Item = usize> + use<'a> {
         let classes = self.classes;
         std::iter::successors(Some(leaf), move |at| classes[*at].parent)
     }
 
-    /// Whether it, or a class it is below, has a ceiling.
+    /// True if the leaf or a class above it has a ceiling.
     fn has_ceiling(&self, leaf: usize) -> bool {
         self.up(leaf).any(|at| self.classes[at].terms.ceiling.is_some())
     }
 
-    /// What goes before what is as urgent as `urgency`, of what is below a class.
+    /// Load below a class that precedes leaves of `urgency`.
     fn ahead(&self, of: Option<usize>, urgency: Urgency) -> Load {
         let mut sum = Load::default();
         let loads = self.below.get(&of).into_iter().flat_map(|of| of.range(..=urgency));
@@ -209,8 +210,8 @@ impl<'a> Network<'a> {
         sum
     }
 
-    /// What can be promised to a leaf; and where the burst joins that has the largest part in it, if that is one of
-    /// others. `way` is room for its work.
+    /// The promise to a leaf. If the burst of another leaf is the largest part, also the class
+    /// where it joins. `way` is scratch space.
     fn promise(&self, leaf: usize, way: &mut Vec<usize>) -> (Promise, Option<usize>) {
         let never = |part, of| (Promise { leaf, longest: None, part, of }, None);
         if self.classes[leaf].terms.guarantee.bps() == 0 {
@@ -223,7 +224,8 @@ impl<'a> Network<'a> {
         let Some(mut server) = idle.left_by_control(self.rate, self.frame) else {
             return never(Part::Control, leaf);
         };
-        // The largest part so far: of what, of whom, how long; and where it joins.
+        // The largest part so far: its kind, its class and its length; and the class where it
+        // joins.
         let parts = [(Part::Link, idle.latency), (Part::Control, server.latency - idle.latency)];
         let (part, longest) = if parts[1].1 > parts[0].1 { parts[1] } else { parts[0] };
         let mut largest = (part, leaf, longest);
@@ -271,21 +273,22 @@ impl<'a> Network<'a> {
         (Promise { leaf, longest, part, of }, joined)
     }
 
-    /// `promise`, where the largest of the bursts that join at a class is named.
+    /// Completes `promise` with the largest of the bursts that join at a class.
     fn blame(&self, promise: Promise, joins: Option<usize>) -> Promise {
         let Some(at) = joins else { return promise };
         let (above, urgency) = (self.classes[at].parent, self.urgency(promise.leaf));
         Promise { of: self.largest_burst(above, at, urgency).unwrap_or(promise.of), ..promise }
     }
 
-    /// How long `server` takes for what may wait at `leaf`.
+    /// Time that `server` needs for the backlog that may wait at `leaf`.
     fn of_its_own(&self, leaf: usize, server: Server) -> Option<u128> {
         let Sharer { terms, in_order, .. } = self.classes[leaf];
         let others_go_first = if in_order { 0 } else { u128::from(terms.guarantee.bps()) };
         server.left_by(nanobits(terms.burst), others_go_first).map(|left| left.latency)
     }
 
-    /// Whose burst is the largest of those below `above`, but not below `at`, that go before.
+    /// The leaf with the largest burst of those below `above`, but not below `at`, that precede
+    /// `urgency`.
     fn largest_burst(&self, above: Option<usize>, at: usize, urgency: Urgency) -> Option<usize> {
         let joins = |leaf: &&usize| {
             let passes = |class| self.up(**leaf).any(|it| it == class);
@@ -323,8 +326,8 @@ impl Server {
         self.left_by(burst, control::allowance(link).bps().into())
     }
 
-    /// What is left of it by others that send `burst` at once, and from then on `rate`; nothing if they take
-    /// all of it.
+    /// The rest of the server after others that send `burst` at once, and then `rate`; `None` if
+    /// they take all of it.
     fn left_by(self, burst: u128, rate: u128) -> Option<Self> {
         let left = self.rate.checked_sub(rate).filter(|left| *left > 0)?;
         let behind = self.rate.saturating_mul(self.latency).saturating_add(burst);
@@ -332,7 +335,7 @@ impl Server {
     }
 }
 
-/// `bits/s * ns`, as rates and times are multiplied.
+/// Bytes in `bits/s * ns`, the unit of products of rate and time.
 fn nanobits(bytes: Bytes) -> u128 {
     u128::from(bytes.0) * u128::from(NANOBITS_PER_BYTE)
 }
@@ -364,7 +367,7 @@ mod tests {
         all.map(|it| (it.longest.map(|it| it.as_micros()), it.part, it.of)).collect()
     }
 
-    /// Worked out by hand: RFC 2212's D = C / R + sum of what is ahead.
+    /// Computed by hand: RFC 2212's D = C / R + sum of the traffic ahead.
     #[test]
     fn what_is_ahead_is_a_packet_and_the_bursts_of_those_as_urgent() {
         // A packet of 1,500 B takes 1.2 ms at 10 Mbit/s. Control traffic leaves 9.8 Mbit/s. This rate
@@ -378,7 +381,7 @@ mod tests {
         let both = found(&[voice, video]);
         assert_eq!(both[0], (Some(10_338), Part::Burst, 1));
         assert_eq!(both[1], (Some(9_163), Part::Burst, 1));
-        // What is less urgent is ahead of nothing.
+        // Less urgent traffic precedes no other.
         let later = Sharer {
             terms: Terms { delay_bound: Some(Duration::from_millis(40)), ..video.terms },
             ..video
@@ -400,15 +403,16 @@ mod tests {
         let mut office = leaf(None, 2_000, 9_000, 0);
         office.terms.ceiling = Some(Rate::from_mbps(2));
         let voice = leaf(Some(0), 1_000, 1_000, 20);
-        // 2.5 ms for the packet on the link and control traffic, 6 ms for the packet before the ceiling, 4 ms
-        // at its rate.
+        // 2.5 ms for the packet on the link and control traffic, 6 ms for the packet ahead at the
+        // ceiling, 4 ms at its rate.
         assert_eq!(found(&[office, voice])[0], (Some(12_514), Part::Ceiling, 0));
         office.terms.burst = Bytes(628);
         assert_eq!(found(&[office, voice])[0], (None, Part::ShortBurst, 0));
         assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
     }
 
-    /// Kills: passing over a leaf that is like one whose bound is not kept, or unlike one whose is.
+    /// Kills: skipping a leaf that equals one whose bound is broken, or differs from one whose
+    /// bound is kept.
     #[test]
     fn each_leaf_whose_bound_is_not_kept_is_told_of() {
         let broken = |classes: &[Sharer]| {

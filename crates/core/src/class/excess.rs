@@ -1,14 +1,13 @@
-//! What guarantees leave, shared by priority and weight in constant time.
+//! The excess of a class, shared by priority and weight in constant time.
 //!
-//! Each class has a start: how much it has had, divided by its weight. The class with the least goes
-//! next. One that comes back begins where the others are, so that it has no claim on what was shared
-//! without it. Two classes that both wait differ by no more than a packet each, divided by their
-//! weights.
+//! Each child has a start: its bytes so far, divided by its weight. The child with the least start
+//! sends next. A child that returns starts at the current minimum, so it has no claim on the past.
+//! Two children that both wait differ by at most one packet each, divided by their weights.
 //!
-//! Source: SIGCOMM 1996, start-time fair queueing. Differs: starts are sorted into slots, one row
-//! of them for all weights between two powers of two, as in quick fair queueing (doi
-//! 10.1109/TNET.2012.2215881): a slot is 1 KiB divided by that weight, and classes within one slot
-//! go in the order in which they came. So the next is found without looking at the others.
+//! Source: SIGCOMM 1996, start-time fair queueing.
+//! Differs: starts are sorted into slots, with one row of slots for all weights between two powers
+//! of two. Quick fair queueing does the same (doi 10.1109/TNET.2012.2215881). A slot is 1 KiB
+//! divided by that weight, and children within a slot go in the order of arrival.
 
 use super::Terms;
 use crate::Bytes;
@@ -21,11 +20,11 @@ pub(super) struct Claim {
     start: u128,
     weight: u32,
     priority: u8,
-    /// The slot it is in.
+    /// The slot that holds the class.
     slot: u8,
 }
 
-/// What a byte of a class of weight 1 counts; 128 bits of it do not overflow.
+/// Value of a byte for a class of weight 1; sums of 128 bits do not overflow.
 const UNIT: u128 = 1 << 32;
 
 impl Claim {
@@ -34,7 +33,7 @@ impl Claim {
         Self { start: 0, weight, priority, slot: 0 }
     }
 
-    /// Changes what it counts for; it must not be among those that share.
+    /// Changes priority and weight. The class must not be a member at this time.
     pub(super) fn set(&mut self, priority: u8, weight: u32) {
         let new = Self::new(priority, weight);
         let start = if new.priority == self.priority { self.start } else { 0 };
@@ -49,34 +48,34 @@ impl Claim {
         self.priority
     }
 
-    /// It has had `len`.
+    /// Charges `len`.
     pub(super) fn charge(&mut self, len: Bytes) {
         self.start += u128::from(len.0) * UNIT / u128::from(self.weight);
     }
 }
 
-/// Those that share, by priority.
+/// The backlogged children, by priority.
 #[derive(Debug, Default)]
 pub(super) struct Excess {
     bands: Vec<Band>,
-    /// Which bands have somebody in them.
+    /// Bits of the bands that have members.
     busy: u8,
 }
 
-/// Those of one priority.
+/// The backlogged children of one priority.
 #[derive(Debug, Default)]
 struct Band {
-    /// Nobody's start lies before the slot of this.
+    /// No start lies before the slot of this value.
     reached: u128,
     rows: Vec<Row>,
 }
 
-/// Those of one priority whose weights have the same highest bit.
+/// The backlogged children of one priority whose weights have the same highest bit.
 #[derive(Debug)]
 struct Row {
-    /// That bit.
+    /// The highest bit of the weights.
     bit: u32,
-    /// Which slots have somebody in them.
+    /// Bits of the slots that have members.
     busy: u64,
     slots: [First; SLOTS],
 }
@@ -84,7 +83,7 @@ struct Row {
 const SLOTS: usize = 64;
 
 impl Excess {
-    /// Lets `member` share from now on.
+    /// Adds `member`.
     pub(super) fn join(&mut self, links: &mut Links, member: Member, claim: &mut Claim) {
         let priority = usize::from(claim.priority);
         if self.bands.len() <= priority {
@@ -94,7 +93,7 @@ impl Excess {
         self.bands[priority].join(links, member, claim);
     }
 
-    /// Takes `member` out.
+    /// Removes `member`.
     pub(super) fn leave(&mut self, links: &mut Links, member: Member, claim: &Claim) {
         let band = &mut self.bands[usize::from(claim.priority)];
         if band.leave(links, member, claim) {
@@ -102,7 +101,7 @@ impl Excess {
         }
     }
 
-    /// Whose turn it is.
+    /// The child whose turn it is.
     pub(super) fn first(&mut self) -> Option<Member> {
         let band = self.busy.checked_ilog2()?;
         self.bands[slot(band)].first()
@@ -115,7 +114,7 @@ impl Band {
         let bit = claim.weight.ilog2();
         let reached = self.reached >> width(bit);
         let ahead = (claim.start >> width(bit)) - reached;
-        // Only a packet beyond 64 KiB gets so far ahead.
+        // Only a packet beyond 64 KiB gets this far ahead.
         let ahead = u8::try_from(ahead).unwrap_or(u8::MAX).min(LAST);
         claim.slot = (low_bits(reached) + ahead) & LAST;
         let row = match self.rows.iter().position(|row| row.bit == bit) {
@@ -126,7 +125,7 @@ impl Band {
         links.push(&mut row.slots[usize::from(claim.slot)], member);
     }
 
-    /// Takes `member` out; says whether nobody is left.
+    /// Removes `member`. Returns true if no member is left.
     fn leave(&mut self, links: &mut Links, member: Member, claim: &Claim) -> bool {
         let bit = claim.weight.ilog2();
         let Some(row) = self.rows.iter_mut().find(|row| row.bit == bit) else { return false };
@@ -148,7 +147,7 @@ impl Band {
 }
 
 impl Row {
-    /// Where its first slot that has somebody in it begins, and whose turn it is there.
+    /// Beginning of the first slot with members, and its first member.
     fn first(&self, reached: u128) -> (u128, First) {
         let reached = reached >> width(self.bit);
         let ahead = self.busy.rotate_right(low_bits(reached).into()).trailing_zeros();
@@ -157,12 +156,12 @@ impl Row {
     }
 }
 
-/// Binary digits of what a slot is wide: 1 KiB, divided by the least weight of the row.
+/// Binary logarithm of the width of a slot: 1 KiB, divided by the least weight of the row.
 const fn width(bit: u32) -> u32 {
     (32 + 10) - bit
 }
 
-/// The slot that a place in the endless row of them is in.
+/// Slot index of a position in the endless row of slots.
 fn low_bits(at: u128) -> u8 {
     at.to_le_bytes()[0] & LAST
 }

@@ -1,4 +1,4 @@
-//! One class: its two buckets, and where it stands.
+//! One class: its token buckets and its positions among its siblings.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::{Bytes, Rate, Time};
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) parent: ClassId,
-    /// What it may still send by its guarantee; at rate zero, nothing.
+    /// Unused guarantee; at rate zero there is none.
     guarantee: TokenBucket,
-    /// What its ceiling lets it send; at rate zero there is none.
+    /// Unused ceiling; at rate zero there is none.
     ceiling: TokenBucket,
     burst: Bytes,
     /// Its claim on the excess of its parent.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
     pub(super) sent: Sent,
-    /// Packets wait here.
+    /// Packets wait at this class.
     pub(super) waiting: bool,
-    /// It has sent as much as its ceiling lets it by now.
+    /// The ceiling has no tokens.
     pub(super) held: bool,
-    /// It has something to send, is not held, and stands in its places.
+    /// The class has packets to send, is not held, and is in the queues of its parent.
     pub(super) active: bool,
-    /// It was chosen last because of its guarantee.
+    /// The last transmission used the guarantee.
     pub(super) by_guarantee: bool,
-    /// Its guarantee lets it send, and it waits for that.
+    /// The guarantee has tokens, and the class waits for its turn.
     pub(super) due: bool,
-    /// How urgent its own delay bound is.
+    /// Urgency of the class's own delay bound.
     own_urgency: Option<Urgency>,
-    /// Its place among its siblings with delay bounds to keep.
+    /// Urgency under which the class is queued at its parent.
     pub(super) urgency: Option<Urgency>,
 }
 
@@ -67,7 +67,7 @@ impl Node {
         self.claim.set(terms.priority, terms.weight);
     }
 
-    /// What it has a right to; the tree keeps delay bounds, as few classes have one.
+    /// The terms. The tree stores delay bounds, because few classes have one.
     pub(super) fn terms(&self, delay_bound: Option<Duration>) -> Terms {
         let ceiling = self.ceiling.rate();
         Terms {
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// It comes under another parent, where it has had nothing yet.
+    /// Resets the claim on the excess, under a new parent.
     pub(super) fn begin_anew(&mut self) {
         self.claim = Claim::new(self.claim.priority(), self.claim.weight());
     }
@@ -90,12 +90,13 @@ impl Node {
         self.children.as_ref().is_none_or(|children| children.count == 0)
     }
 
-    /// Whether it, or something below that may, has something to send.
+    /// True if this class or a permitted class below it has packets to send.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting || self.children.as_ref().is_some_and(|children| children.active > 0)
     }
 
-    /// Where it belongs among its siblings with delay bounds to keep: for itself, or for what is below it.
+    /// The urgency under which the class should be queued: the tightest of its own and of its
+    /// children.
     pub(super) fn wanted_urgency(&self) -> Option<Urgency> {
         if !self.active {
             return None;
@@ -105,14 +106,14 @@ impl Node {
         below.into_iter().chain(own).min()
     }
 
-    /// It has something to send again: of the time before, only its burst is left.
+    /// The class has packets again. Unused guarantee beyond the burst expires.
     pub(super) fn awake(&mut self, now: Time) {
         if self.guarantee.rate().bps() > 0 {
             self.guarantee.forget_beyond(now, self.burst);
         }
     }
 
-    /// Accounts for `len`, sent now; says whether its ceiling holds it from now on.
+    /// Charges `len`, sent now. Returns true if the ceiling holds the class from now on.
     pub(super) fn charge(&mut self, now: Time, len: Bytes) -> bool {
         if len > Bytes::ZERO {
             self.sent.packets += 1;
@@ -133,18 +134,18 @@ impl Node {
         self.ceiling.content() < 0
     }
 
-    /// Whether its ceiling lets it send now.
+    /// True if the ceiling permits transmission now.
     pub(super) fn may_send(&mut self, now: Time) -> bool {
         self.ceiling.refill(now);
         self.ceiling.rate().bps() == 0 || self.ceiling.content() >= 0
     }
 
-    /// When its ceiling lets it send.
+    /// Time at which the ceiling permits transmission.
     pub(super) fn released_at(&self) -> Time {
         self.ceiling.reaches(0)
     }
 
-    /// When its guarantee lets it send, if it has one.
+    /// Time at which the guarantee permits transmission, if there is a guarantee.
     pub(super) fn guaranteed_at(&mut self, now: Time) -> Option<Time> {
         if self.guarantee.rate().bps() == 0 {
             return None;
@@ -154,9 +155,10 @@ impl Node {
     }
 }
 
-/// What a class may be behind its guarantee and still get later, beside its burst: its siblings may
-/// all have their bursts at once, and a link may stand still for a moment. What keeps to its guarantee
-/// and its burst, and waits no longer than its delay bound, never loses tokens to this.
+/// Most bytes that a class may lag behind its guarantee and still get later. Beyond the burst it
+/// allows for siblings that all send their bursts at once, and for a short stop of the link. A
+/// class that conforms to guarantee and burst, and waits at most its delay bound, never loses
+/// tokens.
 fn owed(terms: Terms) -> Bytes {
     let lag = terms.delay_bound.map_or(MAY_LAG, |bound| bound.max(MAY_LAG));
     terms.burst + terms.guarantee.bytes_in(lag)

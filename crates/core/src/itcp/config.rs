@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Bytes, Factor, units};
 
-/// How a rate adjuster finds the weight. A file names the kind alone, or writes a table with `kind`.
+/// Parameters of a rate adjuster. A file names the kind alone, or writes a table with `kind`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
@@ -30,11 +30,11 @@ pub struct Config {
     pub least: Factor,
     /// The greatest weight: `n`.
     pub most: Most,
-    /// `literal`: the share that is wanted above the load.
+    /// `literal`: margin of the wanted share above the load.
     pub epsilon: Factor,
-    /// `measured`: the part of the load that the share is to exceed it by.
+    /// `measured`: margin of the wanted share above the load, as a part of the load.
     pub margin: Factor,
-    /// `measured`: the part of the busy time that the service rate is of.
+    /// `measured`: the samples that define the service rate.
     pub service: Service,
     /// A decrease takes this part of the weight.
     pub beta: Factor,
@@ -109,18 +109,19 @@ impl Kind {
     }
 }
 
-/// The part of the busy time that the service rate of a round is of.
+/// The samples that define the service rate of a round.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
-    /// All of it. The rate contains capacity that idle neighbours leave over.
+    /// All busy time. The rate contains capacity that idle neighbours leave over.
     #[default]
     Mean,
-    /// The samples with the least rates: those in which the neighbours were busy too.
+    /// The samples with the lowest rates, in which the neighbours were busy too.
     Contended,
 }
 
-/// The greatest weight. The paper has a constant in its runs, and the number of connections in its text.
+/// The greatest weight. The paper uses a constant in its runs, and the number of connections in its
+/// text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Most {
     /// This number, at least one.
@@ -164,7 +165,7 @@ impl Config {
         Factor::from_millionths(loads.iter().map(each).fold(0, u64::saturating_add))
     }
 
-    /// `weight` within the bounds that hold while there are so many local connections.
+    /// `weight`, bounded as required by the current number of local connections.
     pub(super) fn bounded(&self, weight: Factor, connections: u32) -> Factor {
         let most = match self.most {
             Most::Constant(most) => most,
@@ -177,7 +178,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If a parameter is out of its range. The text says which, and what to write instead.
+    /// If a parameter is out of its range. The text names it and the value to write instead.
     pub fn check(&self) -> Result<(), &'static str> {
         if !(LEAST_SAMPLES..=MOST_SAMPLES).contains(&self.samples) {
             return Err("`samples` must be from 3 to 10000; write for example 180");

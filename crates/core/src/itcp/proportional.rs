@@ -26,8 +26,8 @@ pub(super) struct Proportional {
     capacity: u64,
 }
 
-/// A round counts for one part in so many. Chosen by three seeds of the ideal model of `itcp/ideal`: with one in five,
-/// a single large file takes the shares of the other gateways.
+/// A round counts for one part in this many. Chosen by three seeds of the ideal model of
+/// `itcp/ideal`: with one in five, a single large file takes the shares of the other gateways.
 const MEMORY: u64 = 20;
 
 impl Proportional {

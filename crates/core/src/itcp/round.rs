@@ -146,7 +146,8 @@ impl Sampling {
 /// Chosen: a busy executor is late by less than that.
 const LONGEST_GAP: u32 = 4;
 
-/// Below it too few bytes are sent while busy to measure a service rate. Chosen: nine samples of 180.
+/// Below this part of busy time too few bytes are sent to measure a service rate. Chosen: nine
+/// samples of 180.
 const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
 
 /// A sample counts for [`Service::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
@@ -156,11 +157,12 @@ const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
 /// A sample counts as always busy if this part of it was. Chosen: a busy gateway pauses shortly between two files.
 const WHOLE_SAMPLE: Factor = Factor::from_millionths(950_000);
 
-/// With fewer busy samples the service rate is the mean. Chosen: a quantile of few samples is an outlier.
+/// With fewer busy samples the service rate is the mean. Chosen: a quantile of few samples is an
+/// outlier.
 const LEAST_RATES: usize = 10;
 
-/// One sample in so many may have a lower rate. Chosen, see docs/decisions.md: neighbours are rarely busy in all of
-/// a sample, and 20 % hardly finds such samples.
+/// One sample in this many may have a lower rate. Chosen, see docs/decisions.md: neighbours are
+/// rarely busy in all of a sample, and 20 % hardly finds such samples.
 const LOW_QUANTILE: usize = 20;
 
 const NONE: Rate = Rate::from_bps(0);

@@ -41,7 +41,7 @@ impl Line {
         u64::try_from(self.y / i128::from(self.count.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Whether the queue grew: the exact sign of the slope.
+    /// The exact sign of the slope: whether the queue grew.
     pub(super) fn trend(&self) -> Ordering {
         self.parts().0.cmp(&0)
     }
@@ -122,7 +122,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a slope that depends on when the round began, or on the length that is always there.
+        /// Kills: a slope that depends on the start of the round, or on the constant part of the
+        /// queue.
         #[test]
         fn a_line_is_found_exactly_whatever_the_times(
             slope in 0_u64..1_000_000,

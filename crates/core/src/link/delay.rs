@@ -1,4 +1,4 @@
-//! How long a packet travels.
+//! The propagation delay of packets, and its jitter.
 
 use std::time::Duration;
 
@@ -10,36 +10,36 @@ use super::LinkConfig;
 use crate::random::Random;
 use crate::{Time, units};
 
-/// How much the time a packet travels differs from the delay of its link.
+/// Deviation of the delay of a packet from that of its link.
 ///
-/// Written `"2 ms"` for at most that much in either direction, each value equally likely, or
+/// Written `"2 ms"` for a uniform deviation of at most that much in either direction, or
 /// `{ normal = "2 ms" }` for the standard deviation of an almost normal distribution. No packet
 /// arrives before it was sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Jitter {
-    /// Not at all.
+    /// No jitter.
     #[default]
     None,
-    /// By at most this much, each value equally likely.
+    /// Uniform, at most this much.
     Uniform(Duration),
-    /// Almost normally, with this standard deviation.
+    /// Almost normal, with this standard deviation.
     Normal(Duration),
 }
 
 /// The delay of one link.
 pub(super) struct Delay {
-    /// In nanoseconds.
+    /// Constant part in nanoseconds.
     constant: u64,
-    /// Where it varies.
+    /// Jitter, if there is any.
     variation: Option<Box<Variation>>,
 }
 
-/// How the delay of one link varies.
+/// Jitter of the delay of one link.
 struct Variation {
     jitter: Jitter,
     reorder: bool,
     random: Random,
-    /// When the latest packet so far arrives.
+    /// Latest arrival time so far.
     latest: Time,
 }
 
@@ -51,12 +51,12 @@ impl Delay {
         Self { constant: (Time::ZERO + delay).nanos(), variation: varies.then(variation) }
     }
 
-    /// Makes it `delay` for what is sent from now on; how much it varies stays.
+    /// Sets the delay of later packets; the jitter stays.
     pub(super) fn set(&mut self, delay: Duration) {
         self.constant = (Time::ZERO + delay).nanos();
     }
 
-    /// When a packet that is sent at `sent` arrives.
+    /// Arrival time of a packet that is sent at `sent`.
     #[inline]
     pub(super) fn arrival(&mut self, sent: Time) -> Time {
         match &mut self.variation {

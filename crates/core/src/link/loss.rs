@@ -1,4 +1,4 @@
-//! Which packets a link loses.
+//! Loss of packets on a link.
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
@@ -6,38 +6,38 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserial
 use crate::Chance;
 use crate::random::Random;
 
-/// Which packets a link loses.
+/// Selects the packets that a link loses.
 ///
 /// Written `"0.1 %"` for each packet independently of the others, or as the table of
 /// [`GilbertElliott`] for losses that come in bursts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No losses.
     #[default]
     None,
-    /// Each with this probability, independently of the others (Bernoulli).
+    /// Independent losses with this probability (Bernoulli).
     Bernoulli(Chance),
-    /// In bursts.
+    /// Losses in bursts.
     GilbertElliott(GilbertElliott),
 }
 
-/// Losses in bursts: a link that is good or bad, and changes between packets.
+/// Losses in bursts: a link that is good or bad, and may change state before each packet.
 ///
-/// In the long run it is bad for a part `p / (p + r)` of the packets, and a bad spell lasts for
-/// `1 / r` packets in the mean.
+/// In the long run it is bad for the part `p / (p + r)` of the packets, and a bad period lasts
+/// `1 / r` packets on average.
 ///
 /// Source: RFC 6534, section 4 (Gilbert-Elliott); the names are those of `tc-netem(8)`, `gemodel`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// How likely a good link turns bad before the next packet.
+    /// Probability that a good link turns bad before the next packet.
     pub p: Chance,
-    /// How likely a bad link turns good before the next packet.
+    /// Probability that a bad link turns good before the next packet.
     pub r: Chance,
-    /// How likely a good link loses a packet.
+    /// Probability that a good link loses a packet.
     #[serde(default)]
     pub good: Chance,
-    /// How likely a bad link loses a packet.
+    /// Probability that a bad link loses a packet.
     #[serde(default = "always")]
     pub bad: Chance,
 }
@@ -54,12 +54,12 @@ pub(super) struct LossProcess {
 }
 
 impl LossProcess {
-    /// The losses of a link that begins good.
+    /// The losses of a link that starts in the good state.
     pub(super) const fn new(loss: Loss, random: Random) -> Self {
         Self { loss, bad: false, random }
     }
 
-    /// Whether the next packet is lost.
+    /// True if the next packet is lost.
     pub(super) fn loses(&mut self) -> bool {
         match self.loss {
             Loss::None => false,

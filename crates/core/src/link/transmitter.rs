@@ -1,4 +1,4 @@
-//! The transmitter of a link, and the queue before it.
+//! The transmitter of a link, and its queue.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::{Bytes, Cx, PacketId, Rate, Time};
 
 /// Sends packets one after the other at its rate.
 ///
-/// A busy transmitter sends exactly its rate: what the time of one packet is rounded up by, the next
-/// packet gets back.
+/// A busy transmitter sends exactly its rate: the rounding of one packet's time is compensated at
+/// the next packet.
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// Longest packet that passes the queue while nothing waits; zero for none.
+    /// Longest packet that bypasses an empty queue; zero for none.
     passes: Bytes,
     /// Packets in the queue.
     waiting: u32,
-    /// When the packet in transmission, if any, is through.
+    /// End of the current transmission, if any.
     free_at: Time,
-    /// By how much `free_at` is rounded up, in `bits/s * ns`; less than `rate`.
+    /// Amount by which `free_at` is rounded up, in `bits/s * ns`; less than `rate`.
     rounded: u64,
-    /// What the last packet was charged, and what such packets take: most are like the last. Whole
-    /// nanoseconds, and what is left in `bits/s * ns`; less than the rate.
+    /// Charged length of the last packet, and its transmission time: most packets equal the last.
+    /// The time is in whole nanoseconds, with a remainder in `bits/s * ns` below the rate.
     charged: u32,
     nanos: u64,
     left: u64,
 }
 
 impl Transmitter {
-    /// An idle transmitter; at rate zero it never sends.
+    /// An idle transmitter. At rate zero it never sends.
     pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
         let queue = queue.build(Some(rate), random);
         let passes = queue.passes().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends at `rate`, from `now` on, what it has not begun to send.
+    /// Sets the rate of later transmissions.
     pub(super) fn set_rate(&mut self, now: Time, rate: Rate) {
         if self.rate.bps() == 0 {
             self.free_at = self.free_at.max(now);
@@ -57,8 +57,8 @@ impl Transmitter {
         (self.charged, self.nanos, self.left) = (0, 0, 0);
     }
 
-    /// Takes `packet` in; if it can be sent at once, gives it back with the time it is through. What
-    /// began before now must have been taken with [`next`](Self::next) already.
+    /// Accepts `packet`. If it can be sent at once, returns it with the end of its transmission.
+    /// The caller must first drain [`next`](Self::next).
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) -> Option<(Time, PacketId)> {
         if self.waiting == 0 && self.free_at < cx.now {
             (self.free_at, self.rounded) = (cx.now, 0);
@@ -75,13 +75,13 @@ impl Transmitter {
         None
     }
 
-    /// The next packet whose transmission has begun by now, and when it is through.
+    /// The next packet whose transmission has begun by now, and the end of its transmission.
     #[inline]
     pub(super) fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Time, PacketId)> {
         if self.waiting == 0 || self.free_at > cx.now || self.rate.bps() == 0 {
             return None;
         }
-        // What the queue decides, it decides when the transmitter asks, however late we are.
+        // The queue decides as of the start of the transmission, even if this call is late.
         let mut then = Cx { now: self.free_at, pool: cx.pool, tally: cx.tally };
         let packet = self.queue.dequeue(&mut then);
         self.waiting = self.queue.backlog().packets;
@@ -94,7 +94,7 @@ impl Transmitter {
         (self.free_at, packet)
     }
 
-    /// How long the next packet takes, rounded up, less what the last was rounded up by.
+    /// Transmission time of the next packet, rounded up, less the rounding of the last packet.
     fn transmission(&mut self, charged: u32) -> Duration {
         if charged != self.charged {
             self.charge(charged);
@@ -109,7 +109,7 @@ impl Transmitter {
         Duration::from_nanos(nanos)
     }
 
-    /// Finds what packets take that are charged so much.
+    /// Computes the transmission time of packets with this charged length.
     #[cold]
     fn charge(&mut self, charged: u32) {
         let bits = u128::from(charged) * u128::from(NANOBITS_PER_BYTE);
@@ -118,7 +118,7 @@ impl Transmitter {
         (self.charged, self.nanos, self.left) = (charged, narrow(bits / bps), narrow(bits % bps));
     }
 
-    /// When [`next`](Self::next) has the next packet; `None` if nothing waits.
+    /// Time at which [`next`](Self::next) has the next packet; `None` if no packet waits.
     #[inline]
     pub(super) fn ready_at(&self) -> Option<Time> {
         (self.waiting > 0 && self.rate.bps() > 0).then_some(self.free_at)
@@ -129,7 +129,7 @@ impl Transmitter {
     }
 }
 
-/// The line of its queue a flow waits in: flows that share one share its turns.
+/// Queue index of a flow. Flows with the same index share its turns.
 ///
 /// Source: RFC 8290, section 4.1 (1,024 queues, chosen by a hash of the flow's key).
 fn bucket(key: &FlowKey) -> Member {

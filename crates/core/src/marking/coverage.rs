@@ -1,15 +1,17 @@
-//! The marking `coverage`: as many flows are tracked as carry most of the bytes.
+//! The marking `coverage`: tracks as many flows as carry most of the bytes.
 //!
-//! A parallel filter finds the flows to track. Its threshold follows the traffic: at the end of each interval it
-//! falls if less than 80 % of the bytes are of tracked flows, and rises if more than 90 % are or if the memory is
-//! full. All other traffic counts in the projection at its rate of the last interval.
+//! A parallel filter finds the flows to track. Its threshold adapts at the end of each interval. It
+//! falls if less than 80 % of the bytes belong to tracked flows. It rises if more than 90 % do, or
+//! if the memory is full. All other traffic counts in the projection at its rate of the last
+//! interval.
 //!
-//! Tracked flows are shielded: the filter does not count their packets. A flow stays tracked if it sent the
-//! threshold within the last interval, or began to be tracked in it (preserved entries). Both are decided when
-//! the flow's next packet arrives or its turn comes, so no packet pays for all flows.
+//! Tracked flows are shielded: the filter does not count their packets. A flow stays tracked if it
+//! sent the threshold within the last interval, or if its tracking began in it (preserved entries).
+//! Both are checked when the flow's next packet arrives or its turn comes, so the cost per packet
+//! is constant.
 //!
-//! Source: Estan and Varghese, doi 10.1145/859716.859719, section 3.3; `marking`, section 5 (a filter that tracks
-//! few flows needs a large factor rho, which multiplies noise).
+//! Source: Estan and Varghese, doi 10.1145/859716.859719, section 3.3; `marking`, section 5 (a
+//! filter that tracks few flows needs a large factor rho, which multiplies noise).
 
 use std::time::Duration;
 
@@ -25,11 +27,11 @@ use crate::random::Random;
 use crate::registry::checked;
 use crate::{Bytes, Factor, Rate, Time, units};
 
-/// The filter, and how flows are tracked.
+/// Filter and tracker.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
-    /// How the window and the round trips of a flow are estimated.
+    /// Estimator of window and round trips.
     pub tracker: TrackerSpec,
     /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
@@ -47,7 +49,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// As `heuristic`, with as large a filter as is allowed.
+    /// As `heuristic`, with the largest filter that is allowed.
     fn default() -> Self {
         Self {
             tracker: TrackerSpec::default(),
@@ -66,7 +68,7 @@ checked!(Config);
 /// Memory of a filter: counters of four bytes.
 const MOST_COUNTERS: u64 = (64 << 10) / 4;
 
-/// Flows that are tracked at most.
+/// Most flows that are tracked.
 const MOST_FLOWS: usize = 4_096;
 
 /// The threshold is at least the smallest frame (IEEE 802.3, section 4A.4.2, without the check sequence).
@@ -107,21 +109,21 @@ pub(super) struct Coverage {
     filter: Parallel,
     /// Bytes of a flow in this interval after which it is tracked at the latest.
     threshold: u32,
-    /// Bytes of a tracked flow in the last interval from which on it stays tracked.
+    /// A tracked flow stays tracked if it sent at least this many bytes in the last interval.
     preserves: u32,
     /// The memory was full in this interval.
     was_full: bool,
-    /// Of the tracked flows, with their bytes in the interval.
+    /// Sums over the tracked flows, with their bytes in the interval.
     sums: Accounts,
     longest_before: Duration,
     /// Rate of untracked traffic in the last interval.
     untracked: Rate,
 }
 
-/// The threshold for the next interval, if `tracked` of `all` bytes were of tracked flows.
+/// The threshold for the next interval, if `tracked` of `all` bytes belong to tracked flows.
 ///
-/// If 80 % are tracked, rho would be 1.25; `marking`, section 5, asks for a small rho. The factors are chosen, not
-/// measured: one step undoes the other, and ten intervals change the threshold ninefold.
+/// At 80 %, rho would be 1.25; `marking`, section 5, asks for a small rho. The factors are chosen,
+/// not measured: one step reverses the other, and ten intervals change the threshold ninefold.
 fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
     let (tracked, all) = (u128::from(tracked) * 100, u128::from(all));
     let next = if full || tracked > 90 * all {
@@ -134,8 +136,8 @@ fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
     u32::try_from(next).unwrap_or(u32::MAX).clamp(LEAST_THRESHOLD, u32::MAX / 2)
 }
 
-// Of an entry, `interval` is that of `bytes`; `flag`: it began to be tracked in that interval. `counted` is 1 if the
-// flow is in the sums, 0 while it is idle.
+// An entry's `interval` is the interval of its `bytes`; `flag` means that its tracking began in
+// that interval. `counted` is 1 if the flow is in the sums, 0 while it is idle.
 const IN_SUMS: u8 = 1;
 
 impl Coverage {
@@ -159,7 +161,7 @@ impl Coverage {
         stays
     }
 
-    /// Takes a flow out of the sums.
+    /// Removes a flow from the sums.
     fn quiet(&mut self, entry: u32) {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
@@ -217,12 +219,13 @@ impl Filtered for Coverage {
         self.filter.clear(self.threshold);
         (common.arrived, self.was_full) = (0, common.memory.is_full());
         self.longest_before = self.sums.all.take_longest_rtt();
-        // After a longer silence no flow is preserved.
+        // After a longer pause no flow is preserved.
         let steps = if passed >= common.span * 2 { 2 } else { 1 };
         common.begin(now, steps);
     }
 
-    /// Whether the flow stays tracked, and whether it is idle.
+    /// Checks the next entry: removes it if it is not preserved, and takes it out of the sums if it
+    /// is idle.
     fn tidy(&mut self, now: Time) {
         if let Some(entry) = self.common.memory.advance()
             && self.settle(entry)
@@ -251,7 +254,7 @@ impl Filtered for Coverage {
         Some((entry, true))
     }
 
-    /// The flow is in the sums then.
+    /// Changes the flow, and adds it to the sums if necessary.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
@@ -290,7 +293,7 @@ impl Filtered for Coverage {
         (Projected(&self.sums, None), others, &mut self.common)
     }
 
-    /// Of an idle flow no packet waits.
+    /// Idle flows count too: none of their packets wait.
     fn is_projected(_: &Entry, _: u16) -> bool {
         true
     }

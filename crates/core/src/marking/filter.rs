@@ -56,14 +56,15 @@ impl Stages {
 
 /// A serial filter: a packet reaches the next stage only if its counter of this stage is large.
 ///
-/// With threshold T and d stages, a counter is large from T/d bytes on. Each stage holds back less than T/d
-/// bytes of a flow, so a flow passes after T bytes at the latest.
+/// With threshold T and d stages, a counter is large from T/d bytes on. Each stage counts less than
+/// T/d bytes of a flow before it passes the stage, so a flow passes after T bytes at the latest.
 #[derive(Clone, Debug)]
 pub struct Serial {
     stages: Stages,
     /// T/d, in bytes.
     share: u32,
-    /// Counters that are not large yet. With none, every packet passes, and no hash is needed.
+    /// Number of counters that are not large yet. At zero, every packet passes, and no hash is
+    /// needed.
     small: usize,
 }
 
@@ -77,8 +78,8 @@ impl Serial {
         filter
     }
 
-    /// Counts a packet of `bytes`; returns `true` if the packet passes every stage. Asks for the `fingerprint` of the
-    /// flow only as long as the answer depends on it.
+    /// Counts a packet of `bytes`. Returns `true` if the packet passes every stage. Computes the
+    /// `fingerprint` of the flow only if the answer depends on it.
     pub fn passes(&mut self, fingerprint: impl FnOnce() -> u64, bytes: u32) -> bool {
         self.small == 0 || self.count(fingerprint(), bytes)
     }
@@ -103,11 +104,12 @@ impl Serial {
 
 /// A parallel filter with conservative update: every packet reaches all stages.
 ///
-/// A flow passes when its smallest counter, the packet included, reaches the threshold. Each counter is raised
-/// to that sum at most. A packet that passes changes no counter, as the flow is counted elsewhere from then on.
-/// Each counter of a flow is at least what the flow sent, so a flow passes after the threshold at the latest.
+/// A flow passes when its smallest counter, including this packet, reaches the threshold. Each
+/// counter is raised to that sum at most. A packet that passes changes no counter, because the flow
+/// is tracked from then on. Each counter of a flow is at least the bytes that the flow sent, so a
+/// flow passes after the threshold at the latest.
 ///
-/// Shielding is the caller's part: it offers no packets of flows that it already tracks.
+/// Shielding is up to the caller: it offers no packets of tracked flows.
 #[derive(Clone, Debug)]
 pub struct Parallel {
     stages: Stages,
@@ -121,7 +123,7 @@ impl Parallel {
         Self { stages: Stages::new(shape), threshold }
     }
 
-    /// Counts a packet of `bytes`; returns `true` if its flow may have sent the threshold.
+    /// Counts a packet of `bytes`. Returns `true` if its flow may have sent the threshold.
     pub fn passes(&mut self, fingerprint: u64, bytes: u32) -> bool {
         let Stages { shape, .. } = self.stages;
         let places = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
@@ -138,7 +140,7 @@ impl Parallel {
         false
     }
 
-    /// Sets all counters to zero. From now on the filter finds flows that send `threshold` bytes.
+    /// Sets all counters to zero, and the threshold for the next interval.
     pub fn clear(&mut self, threshold: u32) {
         self.threshold = threshold;
         self.stages.counters.fill(0);
@@ -170,7 +172,7 @@ mod tests {
         (1u32..5, 1u32..12).prop_map(|(stages, buckets)| Shape { stages, buckets })
     }
 
-    /// Bytes of each flow, and whether a packet of it passed.
+    /// Bytes of each flow, and whether any of its packets passed.
     fn run(
         packets: &[(u16, u32)],
         mut passes: impl FnMut(u64, u32) -> bool,
@@ -214,8 +216,9 @@ mod tests {
 
         /// A model with one map for each stage.
         ///
-        /// Kills: counting in a stage that the packet does not reach; counting only packets that are held back;
-        /// a threshold other than T/d; a filter that passes every packet while a counter is small.
+        /// Kills: counting in a stage that the packet does not reach; counting only packets that do
+        /// not pass; a threshold other than T/d; a filter that passes every packet while a counter
+        /// is small.
         #[test]
         fn the_serial_filter_is_the_standard_one(
             packets in packets(),
@@ -236,7 +239,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(filter.passes(|| hash, bytes), reached);
-                // Once all counters are large, no hash is asked for.
+                // Once all counters are large, no hash is computed.
                 let large = filter.stages.counters.iter().filter(|it| **it >= filter.share);
                 prop_assert_eq!(filter.small, filter.stages.counters.len() - large.count());
             }

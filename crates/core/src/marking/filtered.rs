@@ -1,4 +1,5 @@
-//! The common part of `heuristic` and `coverage`: trackers for the flows that a filter finds, and sums over them.
+//! Common part of `heuristic` and `coverage`: trackers for the flows that a filter finds, and sums
+//! over them.
 //!
 //! Source: `marking`, section 2.3.
 
@@ -13,7 +14,7 @@ use crate::{Bytes, Packet, Time};
 
 /// A marking that tracks the flows which its filter finds.
 pub(super) trait Filtered: Send {
-    /// Whether a packet without a tracker is marked if no flow is left to mark.
+    /// True if a packet without a tracker is marked when no flow is left to mark.
     const MARKS_ARRIVALS: bool;
 
     fn common(&self) -> &Common;
@@ -23,35 +24,37 @@ pub(super) trait Filtered: Send {
     /// Ends the interval, which is over.
     fn end_interval(&mut self, now: Time);
 
-    /// Looks at the entry whose turn it is.
+    /// Checks the next entry in turn.
     fn tidy(&mut self, now: Time);
 
-    /// Notes a packet that arrives. Returns the entry of its flow, and whether the projection counts its rounds.
+    /// Notes an arriving packet. Returns the entry of its flow. The flag is true if the projection
+    /// counts the flow's rounds.
     fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)>;
 
-    /// Lets the tracker of an entry change, and the sums with it.
+    /// Changes the tracker of an entry, and the sums with it.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track));
 
     /// Notes the class of a flow.
     fn classify(&mut self, entry: u32, class: u16, now: Time);
 
-    /// Takes a flow out of the sums.
+    /// Removes a flow from the sums.
     fn take_out(&mut self, entry: u32);
 
-    /// The sums of the projection, what they stand for, and the state that a search of the queue changes.
+    /// The sums of the projection, the traffic beside them, and the state that a search of the
+    /// queue changes.
     fn projection(&mut self) -> (Projected<'_>, Others, &mut Common);
 
-    /// Whether the projection of an interval counts the rounds of an entry's flow.
+    /// True if the projection in an interval counts the rounds of an entry's flow.
     fn is_projected(entry: &Entry, interval: u16) -> bool;
 
     /// The longest round-trip time of the tracked flows.
     fn longest(&self) -> Duration;
 
-    /// Flows in the projection, and the factor by which their rounds count.
+    /// Number of flows in the projection, and the factor of their rounds.
     fn projected(&self) -> (u64, f64);
 }
 
-/// State of such a marking.
+/// State that both markings share.
 pub(super) struct Common {
     pub(super) tracker: TrackerSpec,
     /// Length of an interval.
@@ -72,20 +75,22 @@ pub(super) struct Common {
     ours: bool,
 }
 
-/// The intervals that have ended, and the flows that are tracked through the present one.
+/// Statistics of the intervals that have ended, and of the flows tracked through the current one.
 #[derive(Default)]
 pub(super) struct Record {
     intervals: u64,
-    /// Of the last interval.
+    /// Threshold of the last interval.
     threshold: u32,
     false_positives: u64,
-    /// Flows that are tracked since the interval began, and those of them that sent the threshold in it.
+    /// Flows tracked since the start of the interval, and the part of them that sent the threshold
+    /// in it.
     pub(super) whole: u64,
     pub(super) large: u64,
 }
 
 impl Record {
-    /// Ends the interval, whose threshold is given. In the next one, `whole` flows are tracked from its beginning.
+    /// Ends an interval with `threshold`. In the next one, `whole` flows are tracked from its
+    /// beginning.
     pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
         self.intervals += 1;
         self.threshold = threshold;
@@ -93,12 +98,13 @@ impl Record {
         (self.whole, self.large) = (whole, 0);
     }
 
-    /// Notes bytes of a flow that was tracked when the interval began: `before` and with the packet that arrives.
+    /// Notes bytes of a flow that was tracked at the start of the interval: its bytes before and
+    /// after this packet.
     pub(super) fn count(&mut self, before: u32, bytes: u32, threshold: u32) {
         self.large += u64::from(before < threshold && bytes >= threshold);
     }
 
-    /// Takes out a flow that was tracked when the interval began and has sent so many bytes.
+    /// Removes a flow that was tracked at the start of the interval and has sent `bytes` in it.
     pub(super) fn forget(&mut self, bytes: u32, threshold: u32) {
         self.whole = self.whole.saturating_sub(1);
         self.large = self.large.saturating_sub(u64::from(bytes >= threshold));
@@ -106,7 +112,7 @@ impl Record {
 }
 
 impl Common {
-    /// No flows, and room for `most`.
+    /// An empty state for at most `most` flows.
     pub(super) fn new(tracker: TrackerSpec, span: Duration, seed: u64, most: usize) -> Self {
         Self {
             tracker,
@@ -124,12 +130,12 @@ impl Common {
         }
     }
 
-    /// Whether the interval is over.
+    /// True if the interval is over.
     pub(super) fn is_over(&self, now: Time) -> bool {
         now >= self.ends
     }
 
-    /// Begins the interval whose number is larger by `steps`.
+    /// Begins an interval and increases the number by `steps`.
     pub(super) fn begin(&mut self, at: Time, steps: u16) {
         (self.began, self.ends) = (at, at + self.span);
         self.interval = self.interval.wrapping_add(steps);

@@ -6,20 +6,22 @@
 //! r_n = max(mu_n, B_n / (d_n - D_n))     (11), and C if d_n <= D_n
 //! ```
 //!
-//! for a backlog `B_n`. The guarantees hold as long as these rates do not exceed the rate `C` of the link in sum (12).
-//! For the class this says
+//! for a backlog `B_n`. The guarantees hold while the sum of these rates is at most the rate `C` of
+//! the link (12). For the class this means
 //!
 //! ```text
 //! B_n <= (d_n - D_n) * (C - sum of r_m of the other classes)
 //! ```
 //!
-//! So a class with a delay bound is an account like the buffer: it has a limit, and a rate in place of `C`. The
-//! inequality (7) is tested for both, and a class that would exceed its limit has its own flows marked.
+//! So a class with a delay bound is an account like the buffer, with its own limit and with the
+//! rate in parentheses for `C`. Inequality (7) is tested for both. If a class would exceed its
+//! limit, its own flows are marked.
 //!
 //! Source: `marking`, section 2.4.
-//! Differs: the rate of an account is what the other classes do not need. The paper projects with the rate `r_n` that the
-//! class has at the moment. A class without backlog has none, so its flows were marked although the scheduler would
-//! have served them, and the class kept 3.7 to 4.0 Mbit/s of its 5 (`marking/exp2`, three seeds).
+//! Differs: the rate of an account is the rate that the other classes do not need. The paper
+//! projects with the current rate `r_n` of the class. Without a backlog that rate is zero, so flows
+//! were marked although the scheduler would have served them. The class then kept 3.7 to 4.0 Mbit/s
+//! of its 5 (`marking/exp2`, three seeds).
 
 use super::Observed;
 use crate::class::ClassId;
@@ -27,8 +29,9 @@ use crate::packet::number;
 use crate::scheduler::ClassState;
 use crate::{Bytes, Rate};
 
-/// The account of class `n`, as if it were a place of its own. `len` is the length of the packet that arrives, and
-/// `projected` the backlog of another class at the time of the test. `None` if the class has no delay bound.
+/// The account of class `n`, in the form of a place of its own. `len` is the length of the arriving
+/// packet, and `projected` returns the backlog of another class at the time of the test. `None` if
+/// the class has no delay bound.
 pub(super) fn account(
     seen: &Observed<'_>,
     len: Bytes,
@@ -49,7 +52,7 @@ pub(super) fn account(
     Some(Observed { backlog: class.backlog + arrives(n), ..empty })
 }
 
-/// The rate that a class needs for its guarantees with this backlog.
+/// The rate that a class with this backlog needs for its guarantees.
 ///
 /// Source: `marking`, equation (11).
 fn required(class: &ClassState, backlog: Bytes, link: Rate) -> Rate {
@@ -93,7 +96,8 @@ mod tests {
         account(&seen, Bytes::ZERO, n, |_, class| class.backlog).map(|account| account.limit)
     }
 
-    /// Kills: the bound without the delay so far; the link's whole rate; a guarantee that counts twice.
+    /// Kills: the bound without the past delay; the link's whole rate; a guarantee that counts
+    /// twice.
     #[test]
     fn a_delay_bound_limits_the_backlog_to_what_departs_within_it() {
         let link = class(0, 0, None, 0);
@@ -105,12 +109,12 @@ mod tests {
         assert_eq!(limit(&classes, 2), None);
     }
 
-    /// Kills: other classes that need their guarantee only; a class that is late and needs nothing.
+    /// Kills: other classes that need only their guarantees; a late class that needs nothing.
     #[test]
     fn other_classes_take_the_rate_that_their_bounds_need() {
         let other = class(5_000, 1, Some(10), 8);
         let classes = [class(0, 0, None, 0), class(0, 0, Some(10), 0), other];
-        // It needs 5,000 B in 2 ms: 20 Mbit/s.
+        // The other class needs 5,000 B in 2 ms: 20 Mbit/s.
         assert_eq!(limit(&classes, 1), Some(Bytes(25_000)));
         let late = class(5_000, 1, Some(10), 10);
         assert_eq!(limit(&[classes[0], classes[1], late], 1), Some(Bytes::ZERO));

@@ -1,9 +1,9 @@
 //! The marking `heuristic`: the flows that passed a filter in the last interval stand for all.
 //!
-//! At the end of an interval the list L_1 of flows that passed becomes L_0, and L_1 is empty. The flows of L_0
-//! are projected and marked. Their rounds are multiplied by rho, the inverse of their part of all bytes. If the
-//! projection exceeds the limit, packets of L_0 are marked from the oldest in the queue on, one of a flow in
-//! its round, until the marks make up for the excess.
+//! At the end of an interval the list L_1 of flows that passed becomes L_0, and L_1 is empty. The
+//! flows of L_0 are projected and marked. Their rounds are multiplied by rho, the inverse of their
+//! part of all bytes. If the projection exceeds the limit, packets of L_0 are marked from the
+//! oldest on, one of each flow in its round, until the marks compensate the excess.
 //!
 //! Source: `marking`, section 2.3, and its section 10 (the count of marks; rho on increments after the swap).
 //! Differs: packets that no flow of L_0 sent and that are not ECN-capable are dropped when no flow is left to
@@ -22,11 +22,11 @@ use crate::random::Random;
 use crate::registry::checked;
 use crate::{Bytes, Factor, Rate, Time, units};
 
-/// The filter, and how flows are tracked.
+/// Filter and tracker.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
-    /// How the window and the round trips of a flow are estimated.
+    /// Estimator of window and round trips.
     pub tracker: TrackerSpec,
     /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
@@ -69,7 +69,7 @@ const MOST_BUCKETS: u32 = 1 << 20;
 /// Most stages: a hash function each.
 const MOST_STAGES: u32 = 16;
 
-/// Says which parameter of a filter is not allowed.
+/// Checks the parameters of a filter. The error names the wrong parameter.
 pub(super) fn check_filter(
     interval: Duration,
     threshold: Bytes,
@@ -125,26 +125,26 @@ pub(super) struct Heuristic {
     filter: Serial,
     /// Bytes of a flow in an interval after which it passes the filter at the latest.
     threshold: u32,
-    /// The flows that passed the filter in this interval but not in the last, in both, and in the last only: L_1 is the
-    /// first two, L_0 the last two. So a change of a flow changes one account.
+    /// Flows that passed the filter in this interval but not in the last, in both, and in the last
+    /// only. L_1 is the first two, L_0 the last two. So a change of a flow changes one account.
     fresh: Accounts,
     both: Accounts,
     stale: Accounts,
-    /// Flows of L_1, and their bytes in this interval.
+    /// Number of flows in L_1, and their bytes in this interval.
     joined: u64,
     bytes: u64,
     rho: Rho,
 }
 
-/// The lists that a flow is in.
+/// Membership of a flow in L_1 (`now`) and L_0 (`last`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Lists {
     now: bool,
     last: bool,
 }
 
-/// An entry's `interval` is the last in which its flow passed the filter; `flag`: it also passed in the one before.
-/// `counted` is the interval of `bytes`.
+/// An entry's `interval` is the last in which its flow passed the filter; `flag` means that it also
+/// passed in the previous one. `counted` is the interval of `bytes`.
 const fn lists(entry: &Entry, interval: u16) -> Lists {
     match interval.wrapping_sub(entry.interval) {
         0 => Lists { now: true, last: entry.flag },
@@ -154,7 +154,7 @@ const fn lists(entry: &Entry, interval: u16) -> Lists {
 }
 
 impl Heuristic {
-    /// The account of a flow that is in these lists.
+    /// The account for this membership.
     const fn account(&mut self, lists: Lists) -> Option<&mut Accounts> {
         match (lists.now, lists.last) {
             (true, true) => Some(&mut self.both),
@@ -164,7 +164,7 @@ impl Heuristic {
         }
     }
 
-    /// Notes a packet of a flow that can be tracked; returns the entry and the lists.
+    /// Notes a packet of a trackable flow. Returns the entry and its lists.
     fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
         let Common { memory, interval, tracker, .. } = &mut self.common;
         if let Some(entry) = memory.find(sighting.packet.flow) {
@@ -201,7 +201,7 @@ impl Heuristic {
         }
     }
 
-    /// Puts a flow into L_1.
+    /// Adds a flow to L_1.
     fn join(&mut self, entry: u32, lists: Lists, now: Time) {
         let interval = self.common.interval;
         let it = self.common.memory.get_mut(entry);
@@ -230,7 +230,7 @@ impl Filtered for Heuristic {
         &mut self.common
     }
 
-    /// Several intervals may be over.
+    /// More than one interval may have passed.
     fn end_interval(&mut self, now: Time) {
         let common = &mut self.common;
         let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
@@ -256,7 +256,7 @@ impl Filtered for Heuristic {
         self.filter.clear();
     }
 
-    /// Removes the entry if it is in no list.
+    /// Removes the next entry if it is in no list.
     fn tidy(&mut self, _: Time) {
         if let Some(entry) = self.common.memory.advance() {
             let Lists { now, last } = lists(self.common.memory.get(entry), self.common.interval);

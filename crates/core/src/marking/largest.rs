@@ -1,7 +1,7 @@
-//! The flow with the largest window, of those that may be marked.
+//! The flow with the largest window among the flows that may be marked.
 //!
-//! The windows are the leaves of a binary tree without pointers. Every other node has the larger of its two
-//! children. A change takes a step for each level, which is ten steps with 1,000 flows.
+//! The windows are the leaves of an implicit binary tree. Every other node holds the larger of its
+//! two children. A change takes one step per level, which is ten steps with 1,000 flows.
 
 use crate::packet::{number, slot};
 
@@ -24,7 +24,7 @@ impl Largest {
         Self { nodes: Vec::new() }
     }
 
-    /// Sets the window of `flow`. Zero says that it may not be marked.
+    /// Sets the window of `flow`. Zero means that it may not be marked.
     pub(super) fn set(&mut self, flow: u32, window: u32) {
         if slot(flow) >= self.nodes.len() / 2 {
             self.grow(slot(flow) + 1);
@@ -47,7 +47,7 @@ impl Largest {
         self.nodes.get(1).filter(|root| root.window > 0).map(|root| root.flow)
     }
 
-    /// Makes room for so many flows, and for as many as there are at least.
+    /// Grows the tree to at least `flows` leaves.
     #[cold]
     fn grow(&mut self, flows: usize) {
         let old = std::mem::take(&mut self.nodes);
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Kills: a path that ends below the root while the winner changes; the smaller of two windows; windows
-        /// that are lost when the tree grows; a flow without a window as the largest.
+        /// Kills: a path that ends below the root while the winner changes; the smaller of two
+        /// windows; windows lost when the tree grows; a flow without a window as the largest.
         #[test]
         fn the_largest_window_is_that_of_a_search(
             changes in prop::collection::vec((0u32..70, prop_oneof![Just(0), 0u32..50]), 1..300),

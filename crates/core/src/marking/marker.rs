@@ -1,4 +1,4 @@
-//! A marking at its place: the marking decides, and the marker marks the packet that waits there.
+//! A marking at its place: the marking decides, and the marker marks the waiting packet.
 //!
 //! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
 //! [`Marker::prevent`]. A packet that moves to the place from another queue was not seen: it is queued as it is.
@@ -9,10 +9,10 @@ use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time};
 
-/// A marking, and what it did.
+/// A marking and its counters.
 pub struct Marker {
     marking: Box<dyn Marking>,
-    /// Direction of the last packet that was seen; all have the same.
+    /// Direction of the packets, which all have the same.
     direction: Direction,
     /// A packet was seen that has not been queued yet.
     pending: bool,
@@ -47,7 +47,8 @@ pub struct Tracked {
     pub rho: f64,
     /// Intervals of the filter that have ended.
     pub intervals: u64,
-    /// Bytes within the last interval from which on a flow was to be tracked; zero without a filter.
+    /// Threshold of the last interval: a flow with this many bytes was tracked; zero without a
+    /// filter.
     pub threshold: Bytes,
     /// Flows that were projected throughout the last interval and sent less than the threshold in it.
     ///
@@ -68,8 +69,8 @@ pub trait Place {
     fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId>;
 }
 
-/// Packets of one member that are searched at most for one of the flow: several flows of a host may be
-/// one member.
+/// Most packets of one member that are searched for a packet of the flow: several flows of a host
+/// may be one member.
 const SEARCHED: u32 = 64;
 
 impl Marker {
@@ -137,8 +138,8 @@ impl Marker {
         self.marking.ignores(flow)
     }
 
-    /// Marks packets that wait, or `packet`, if it was [seen](Self::sight) just before. Returns `packet` if it is
-    /// to be queued; otherwise it was dropped.
+    /// Marks waiting packets, or `packet` if it was [seen](Self::sight) just before. Returns
+    /// `packet` if it is to be queued; otherwise it was dropped.
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -157,7 +158,7 @@ impl Marker {
         None
     }
 
-    /// Marks until nothing would overflow. Returns a reason if `packet` is to be dropped.
+    /// Marks until no overflow is projected. Returns a reason if `packet` is to be dropped.
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
@@ -195,7 +196,7 @@ impl Marker {
         }
     }
 
-    /// Marks or drops the oldest packet of a flow that waits.
+    /// Marks or drops the oldest waiting packet of a flow.
     fn mark_oldest(&mut self, cx: &mut Cx<'_>, place: &mut dyn Place, target: Target) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
         place.visit(cx.pool, target, &mut |packet| {
@@ -227,7 +228,7 @@ impl Marker {
         outcome
     }
 
-    /// Marks the packet that arrives, if it is ECN-capable.
+    /// Marks the arriving packet, if it is ECN-capable.
     fn mark(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> bool {
         let marked = cx.mark(packet, Reason::Predicted);
         self.marks.marked += u64::from(marked);
@@ -235,7 +236,7 @@ impl Marker {
     }
 }
 
-/// Returns `true` if the sender of `packet` may send it ECN-capable: data, and not for the second time.
+/// Returns `true` if `packet` may be ECN-capable: it carries data and is no retransmission.
 ///
 /// Source: RFC 3168, sections 6.1.4 and 6.1.5.
 fn counts(packet: &Packet) -> bool {

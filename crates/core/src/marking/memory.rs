@@ -1,4 +1,4 @@
-//! The flows that a marking tracks if it tracks only some, and their packets in the queue by age.
+//! The tracked flows of a marking that tracks a subset, and their waiting packets by age.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
 pub(super) struct Entry {
     pub(super) track: Track,
     flow: FlowId,
-    /// Clock of the arrival of the newest packet, and of the one that departed last.
+    /// Clock at the arrival of the newest packet, and at the arrival of the packet that departed
+    /// last.
     queued: u32,
     departed: u32,
     /// Bytes that arrived in an interval of the marking.
@@ -50,32 +51,32 @@ pub(super) struct Memory {
     hand: usize,
     /// Packets, oldest first. Some may have departed.
     waiting: VecDeque<Waiting>,
-    /// Of the oldest, packets that [`oldest`](Self::oldest) has passed.
+    /// Number of packets, from the oldest on, that [`oldest`](Self::oldest) has passed.
     passed: usize,
-    /// Number of passed packets that had departed at that time.
+    /// Number of passed packets that had already departed.
     gone: usize,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// Packets of tracked flows whose order is kept; the order of more is forgotten from the oldest on.
+/// Most packets of tracked flows whose order is kept. Beyond that the oldest are forgotten.
 ///
 /// Chosen, not measured: four times the packets that a live gateway holds by default. They take 768 KiB.
 const MOST_WAITING: usize = 1 << 16;
 
-/// Of a packet's arrival: units of 1,024 ns, in a clock that wraps after 73 minutes.
+/// Arrival time of a packet in units of 1,024 ns; the clock wraps after 73 minutes.
 fn clock(packet: &Packet) -> u32 {
     u32::try_from((packet.arrived.nanos() >> 10) & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// Whether `one` is later than `other`, where the clock wraps.
+/// True if `one` is later than `other`, on a clock that wraps.
 const fn is_after(one: u32, other: u32) -> bool {
     let after = one.wrapping_sub(other);
     after != 0 && after < 1 << 31
 }
 
 impl Memory {
-    /// No flows, and room for `most`.
+    /// An empty memory for at most `most` flows.
     pub(super) fn new(most: usize) -> Self {
         let (entries, entry_of, free) = (Vec::new(), Vec::new(), Vec::new());
         let classes = Vec::new();
@@ -110,7 +111,7 @@ impl Memory {
         self.classes.get(slot(entry)).copied().unwrap_or(0)
     }
 
-    /// Sets the class of an entry's packets. Returns the class before.
+    /// Sets the class of an entry's packets. Returns the previous class.
     pub(super) fn set_class(&mut self, entry: u32, class: u16) -> u16 {
         let old = self.class(entry);
         if class != old {
@@ -120,7 +121,7 @@ impl Memory {
         old
     }
 
-    /// Makes an entry for the flow of the packet that arrives; `None` if there is no room.
+    /// Creates an entry for the flow of the arriving packet; `None` if the memory is full.
     pub(super) fn insert(&mut self, spec: &TrackerSpec, seen: &Sighting<'_>) -> Option<u32> {
         let (flow, before) = (seen.packet.flow, clock(seen.packet).wrapping_sub(1));
         let new = Entry {
@@ -135,7 +136,8 @@ impl Memory {
         };
         let entry = match self.free.pop() {
             Some(entry) => {
-                // Packets of the entry's last flow that arrived at this very time would count as its own.
+                // Packets of the entry's previous flow with the same arrival time would count as
+                // its own.
                 if self.waiting.back().is_some_and(|last| last.arrived == clock(seen.packet)) {
                     self.begin_again();
                 }
@@ -161,19 +163,19 @@ impl Memory {
         }
     }
 
-    /// Whether a new flow would find no room.
+    /// True if a new flow would find no room.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty() && self.entries.len() >= self.most
     }
 
-    /// An entry in turn; `None` if it is free.
+    /// The next entry in turn; `None` if it is free.
     pub(super) fn advance(&mut self) -> Option<u32> {
         self.hand = if self.hand + 1 < self.entries.len() { self.hand + 1 } else { 0 };
         let it = self.entries.get(self.hand)?;
         (it.flow != FlowId::NONE).then(|| number(self.hand))
     }
 
-    /// Notes that `packet` is going to be queued. Nothing waits if the queue `was_empty`.
+    /// Notes that `packet` is going to be queued. `was_empty`: no other packet waits.
     pub(super) fn queued(&mut self, entry: u32, packet: &Packet, was_empty: bool) {
         let arrived = clock(packet);
         self.entries[slot(entry)].queued = arrived;
@@ -195,7 +197,7 @@ impl Memory {
     pub(super) fn departed(&mut self, packet: &Packet) {
         if let Some(entry) = self.find(packet.flow) {
             let (it, arrived) = (&mut self.entries[slot(entry)], clock(packet));
-            // It may have arrived before the flow had an entry.
+            // The packet may have arrived before the flow had an entry.
             if is_after(arrived, it.departed) {
                 it.departed = arrived;
             }
@@ -218,8 +220,8 @@ impl Memory {
         it.flow != FlowId::NONE && is_after(packet.arrived, it.departed)
     }
 
-    /// The flow of the oldest packet that waits and may be `chosen`, a question of class and entry, of those that were
-    /// not passed. They are passed by then.
+    /// The flow of the oldest waiting packet for which `chosen` (by class and entry) holds. The
+    /// search begins after the packets passed by earlier calls.
     pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &Entry) -> bool) -> Option<Target> {
         while let Some(packet) = self.waiting.get(self.passed).copied() {
             self.passed += 1;
@@ -236,7 +238,8 @@ impl Memory {
         None
     }
 
-    /// Forgets all packets that have departed. At least half of all have, so each is moved a constant number of times.
+    /// Forgets all packets that have departed. These are at least half, so the amortised cost is
+    /// constant.
     fn tidy(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|packet| self.is_waiting(*packet));
@@ -244,7 +247,8 @@ impl Memory {
         self.waiting = waiting;
     }
 
-    /// Notes that a flow may be chosen now. If packets of it wait, [`oldest`](Self::oldest) begins again.
+    /// Notes that a flow may be chosen now. If its packets wait, [`oldest`](Self::oldest) begins
+    /// again.
     pub(super) fn may_be_chosen(&mut self, entry: u32) {
         let it = &self.entries[slot(entry)];
         if it.queued != it.departed {
@@ -252,7 +256,7 @@ impl Memory {
         }
     }
 
-    /// A packet that was passed waits and may be `chosen`.
+    /// True if a passed packet still waits and `chosen` holds for its entry.
     #[cfg(test)]
     pub(super) fn has_missed(&self, chosen: impl Fn(&Entry) -> bool) -> bool {
         let passed = self.waiting.iter().take(self.passed);
@@ -260,13 +264,13 @@ impl Memory {
         waiting.any(|packet| chosen(&self.entries[slot(packet.entry)]))
     }
 
-    /// No packet was passed.
+    /// Restarts the search at the oldest packet.
     pub(super) const fn begin_again(&mut self) {
         (self.passed, self.gone) = (0, 0);
     }
 }
 
-/// Whether a tracker can follow the flow of `packet`, and the packet says something of it.
+/// True if a tracker can follow the flow of `packet`, and the packet carries information on it.
 pub(super) fn is_trackable(packet: &Packet) -> bool {
     let data = packet.tcp.is_some_and(|tcp| tcp.payload > 0 || tcp.flags.any(TcpFlags::SYN));
     data && packet.flow != FlowId::NONE

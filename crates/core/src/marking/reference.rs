@@ -1,17 +1,19 @@
 //! The marking `reference`: a tracker for each flow, and all of them in the projection.
 //!
-//! The next round of every flow is one segment larger than this round, or half of it after a mark. If
-//! the backlog would exceed its limit at the start of one of these rounds, the flow with the largest
-//! unmarked window is marked. This is repeated until nothing would overflow, or all flows are marked.
+//! The next round of every flow is one segment larger than this round, or half of it after a mark.
+//! If the backlog would exceed its limit at the start of one of these rounds, the flow with the
+//! largest unmarked window is marked. The test repeats until the projection fits, or all flows are
+//! marked.
 //!
 //! Source: `marking`, section 2.2, equations (5) to (10).
 //! Differs:
-//! - Flows of short round trips have several rounds until the last flow's next round begins. Each is a
-//!   segment larger than the one before. The paper counts the first only, which is `rounds = 1`.
-//! - A marked flow sends one segment at least.
+//! - Flows with short round trips have several rounds before the last flow's next round begins.
+//!   Each is a segment larger than the previous. The paper counts only the first, which is `rounds
+//!   = 1`.
+//! - A marked flow sends at least one segment.
 //! - Traffic without a tracker arrives at its rate of the last interval.
-//! - A flow that stays silent for two round trips from the start of its round is not projected.
-//! - A packet tests only if its flow's next round changed, or if it has no tracker.
+//! - A flow that is silent for two round trips from the start of its round is not projected.
+//! - A packet triggers a test only if its flow's next round changed, or if it has no tracker.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,20 +31,20 @@ use crate::registry::checked;
 use crate::time::nanos;
 use crate::{Bytes, Factor, Packet, Rate, Time, units};
 
-/// How flows are tracked.
+/// Tracker and horizon.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
-    /// How the window and the round trips of a flow are estimated.
+    /// Estimator of window and round trips.
     pub tracker: TrackerSpec,
     /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
     pub k: Option<u32>,
     /// Parameter of the tracker: weight of the old round-trip time against a new sample.
     pub a: Option<Factor>,
-    /// Rounds of a flow that are projected at most, from 1 to 8.
+    /// Most rounds of a flow that are projected, from 1 to 8.
     ///
-    /// The default comes from the paper's first experiment (seeds 1 to 5, 20 s): 1 loses 1.4 % with the tracker
-    /// `paper` and 0.1 % with `two-way`, and 4 nothing.
+    /// The default comes from the paper's first experiment (seeds 1 to 5, 20 s): 1 loses 1.4 % with
+    /// the tracker `paper` and 0.1 % with `two-way`, and 4 nothing.
     pub rounds: u32,
     /// Time over which the rate of untracked traffic is measured.
     #[serde(with = "units::duration")]
@@ -92,10 +94,10 @@ impl Config {
     }
 }
 
-/// Rounds of a flow that are projected at most: round trips of 25 to 200 ms on one link.
+/// Most rounds of a flow that are projected: round trips of 25 to 200 ms on one link.
 const MOST_ROUNDS: u32 = 8;
 
-/// Flows that are tracked at most. The packets of others count as untracked.
+/// Most flows that are tracked. Packets of others count as untracked.
 const MOST_FLOWS: usize = 1_000;
 
 pub(super) struct Reference {
@@ -105,9 +107,10 @@ pub(super) struct Reference {
     entries: Vec<Entry>,
     /// Index of the entry of each flow; [`NONE`] if it has none.
     entry_of: Vec<u32>,
-    /// Entries of flows that are not projected, longest first.
+    /// Entries of flows that are not projected; the longest idle is first.
     idle: Ring,
-    /// The rounds of entry `n` have the numbers from `n * rounds_each` on, the next one first.
+    /// Rounds of the flows. Entry `n` owns the rounds from `n * rounds_each` on, the next one
+    /// first.
     rounds: Rounds,
     /// Windows of the projected flows that may be marked, by entry.
     largest: Largest,
@@ -116,9 +119,9 @@ pub(super) struct Reference {
     untracked: Untracked,
     /// Rate of untracked traffic in the last interval.
     arriving: Rate,
-    /// Rate of service that the rounds count with.
+    /// Service rate in the projection.
     out: Rate,
-    /// Of flows that began a round in this interval or the last.
+    /// Longest round-trip time of flows that began a round in this interval or the last.
     longest_rtt: Duration,
     longest_now: Duration,
     /// The last packet that arrived may have changed the projection.
@@ -134,11 +137,11 @@ const NONE: u32 = u32::MAX;
 struct Entry {
     target: Target,
     track: Track,
-    /// End of its projection.
+    /// End of the flow's projection.
     expires: Time,
-    /// Has a place in `expiries`.
+    /// The flow has an entry in `expiries`.
     is_timed: bool,
-    /// No packet of the flow waits that may be marked.
+    /// The flow has no waiting packet that may be marked.
     is_empty: bool,
 }
 
@@ -152,7 +155,7 @@ struct Untracked {
 }
 
 impl Untracked {
-    /// Rate of the interval that ends `now`; the next begins.
+    /// Returns the rate of the interval that ends `now`, and begins the next.
     fn rate(&mut self, now: Time) -> Rate {
         let span = now.since(self.since).as_nanos().max(1);
         let bytes = std::mem::replace(&mut self.bytes, Bytes::ZERO).0;
@@ -163,7 +166,7 @@ impl Untracked {
 }
 
 impl Reference {
-    /// Renews the rates of service and of untracked traffic.
+    /// Updates the rates of service and of untracked traffic.
     fn keep_rates(&mut self, seen: &Observed<'_>) {
         let ended = seen.now.since(self.untracked.since) >= self.interval;
         if ended {
@@ -177,7 +180,7 @@ impl Reference {
         }
     }
 
-    /// Ends the projection of flows that have been silent for long.
+    /// Ends the projection of idle flows.
     fn expire(&mut self, now: Time) {
         while let Some(Reverse((at, entry))) = self.expiries.peek().copied()
             && at <= now
@@ -232,7 +235,8 @@ impl Reference {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    /// A new entry. If all are used, a flow that is not projected loses its own.
+    /// Creates an entry. If all are in use, the longest idle flow that is not projected loses its
+    /// entry.
     fn begin(&mut self, target: Target, first: &Sighting<'_>) -> Option<u32> {
         let entry = if self.entries.len() < MOST_FLOWS {
             number(self.entries.len())
@@ -260,7 +264,7 @@ impl Reference {
         Some(entry)
     }
 
-    /// Puts the next round of a flow into the projection.
+    /// Adds the next rounds of a flow to the projection.
     fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
         let it = &mut self.entries[slot(entry)];
         let window = if estimate.marked || it.is_empty { Bytes::ZERO } else { estimate.window };

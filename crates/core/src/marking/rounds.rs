@@ -1,12 +1,13 @@
 //! The next rounds of the tracked flows, in slots of time.
 //!
-//! The projection takes the packets of a round as a batch at its start. A queue of backlog `q` needs
-//! `q + sum of the rounds up to i - service until i` bytes at the start of round `i`. A slot has the sum of the
-//! rounds that start in it, and they count at its start. A change takes one step, and a test takes one step for
-//! each slot. Neither depends on the number of flows.
+//! The projection takes the packets of a round as a batch at its start. A queue of backlog `q`
+//! needs `q + sum of the rounds up to i - service until i` bytes at the start of round `i`. A slot
+//! holds the sum of the rounds that start in it, counted at the start of the slot. A change takes
+//! one step, and a test one step per slot, for any number of flows.
 //!
 //! Source: `marking`, section 2.2, equations (7) to (9).
-//! Differs: the service of a part of a slot is left out, so the projection exceeds the paper's by that at most.
+//! Differs: the service within a part of a slot is left out, so the projection exceeds the paper's
+//! by at most that.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::packet::{make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
-/// A round of a flow that is yet to come.
+/// A future round of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Round {
     /// Its start.
@@ -38,39 +39,40 @@ impl Net {
         Self { rate: Rate::from_bps(out.abs_diff(untracked)), grows: untracked > out }
     }
 
-    /// Bytes that the backlog shrinks by within `span`.
+    /// Net bytes by which the backlog shrinks within `span`; negative if it grows.
     fn bytes(self, span: Duration) -> i64 {
         let bytes = signed(self.rate.bytes_in(span));
         if self.grows { -bytes } else { bytes }
     }
 }
 
-/// Slots of the future.
+/// Number of slots.
 ///
-/// A slot is at most 1/32 of the longest round-trip time. The service of a slot is then at most 1/32 of a buffer
-/// of one bandwidth-delay product. The power of two replaces divisions.
+/// A slot is at most 1/32 of the longest round-trip time. The service of a slot is then at most
+/// 1/32 of a buffer of one bandwidth-delay product. The power of two avoids divisions.
 const SLOTS: u32 = 64;
 
-/// The rounds of flows, by a small number for each round.
+/// The rounds of flows, by round number.
 pub(super) struct Rounds {
     placed: Vec<Option<Placed>>,
     /// Number of rounds.
     count: usize,
-    /// Bytes of the rounds in each slot after the present one. Slot `n` is at `n % SLOTS`, and again `SLOTS` later:
-    /// from any slot on, all others follow in order.
+    /// Bytes of the rounds in each slot after the current one. Slot `n` is stored at `n % SLOTS`,
+    /// and again `SLOTS` later, so all slots follow in order from any slot on.
     slots: [i64; 2 * slot(SLOTS)],
-    /// Bytes of the rounds in the present slot and before it.
+    /// Bytes of the rounds in the current slot and earlier slots.
     late: i64,
-    /// Number of the present slot.
+    /// Number of the current slot.
     present: u64,
-    /// A slot has two to the power of `shift` nanoseconds. Slot `n` starts at `n` times that.
+    /// A slot lasts `2^shift` nanoseconds. Slot `n` starts at `n << shift`.
     shift: u32,
     net: Net,
     /// Net service in a slot.
     step: i64,
 }
 
-/// A round and its slot: that of its start, or the last of all slots at the time of its change.
+/// A round and its slot. A round beyond the horizon is in the slot that was last at the time of its
+/// change.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     round: Round,
@@ -91,7 +93,7 @@ impl Rounds {
         }
     }
 
-    /// Puts `round` in place of round `number`; `None` removes it.
+    /// Replaces round `number`; `None` removes it.
     pub(super) fn set(&mut self, number: u32, round: Option<Round>) {
         make_room(&mut self.placed, slot(number), None);
         let old = self.placed[slot(number)];
@@ -112,13 +114,13 @@ impl Rounds {
         self.placed.get(slot(number)).is_some_and(Option::is_some)
     }
 
-    /// Counts service at `net`.
+    /// Sets the net service rate.
     pub(super) fn set_net(&mut self, net: Net) {
         self.net = net;
         self.step = net.bytes(Duration::from_nanos(1 << self.shift));
     }
 
-    /// Makes the slots long enough to reach from `now` to the end of `span`.
+    /// Lengthens the slots, if necessary, to cover `span` from `now`.
     pub(super) fn reach(&mut self, now: Time, span: Duration) {
         let shift = shift_for(span);
         if shift > self.shift {
@@ -126,8 +128,8 @@ impl Rounds {
         }
     }
 
-    /// Makes the slots as short as they may be to reach to the end of `span`, and to all rounds. Takes time in
-    /// proportion to the number of rounds.
+    /// Shortens the slots as far as they still cover `span` and all rounds. The cost is
+    /// proportional to the number of rounds.
     pub(super) fn shrink(&mut self, now: Time, span: Duration) {
         let latest = self.placed.iter().flatten().map(|placed| placed.round.due).max();
         let ahead = latest.map_or(Duration::ZERO, |latest| latest.since(now));
@@ -137,7 +139,8 @@ impl Rounds {
         }
     }
 
-    /// Changes the length of the slots, which is at least by a factor of two, and places all rounds again.
+    /// Changes the length of the slots and places all rounds again. The length changes at least by
+    /// a factor of two.
     #[cold]
     fn resize(&mut self, now: Time, shift: u32) {
         (self.shift, self.present) = (shift, now.nanos() >> shift);
@@ -148,7 +151,7 @@ impl Rounds {
         }
     }
 
-    /// Lets the time be `now`.
+    /// Advances the current slot to `now`.
     pub(super) fn advance(&mut self, now: Time) {
         let present = now.nanos() >> self.shift;
         let passed = present.saturating_sub(self.present).min(u64::from(SLOTS));
@@ -159,8 +162,9 @@ impl Rounds {
         self.present = self.present.max(present);
     }
 
-    /// The largest growth of the backlog from `now` to the start of a round, in bytes. A round that should
-    /// have begun counts as if it began now. At least zero, the growth until now. `None` without rounds.
+    /// Largest growth of the backlog from `now` to the start of a round, in bytes. A round that is
+    /// late counts as if it began now. The result is at least zero, the growth at `now`. `None`
+    /// without rounds.
     pub(super) fn growth(&mut self, now: Time) -> Option<i64> {
         self.advance(now);
         if self.count == 0 {
@@ -170,7 +174,8 @@ impl Rounds {
         let from = index(self.present + 1);
         let slots = &self.slots[from..from + slot(SLOTS)];
         let (mut growth, mut most) = (self.late - self.net.bytes(next.since(now)), self.late);
-        // While the backlog grows without rounds, the last round is the time to test. There is none after it.
+        // If the backlog grows between rounds, the start of the last round is the last time to
+        // test.
         let slots = match slots.iter().rposition(|bytes| *bytes != 0) {
             Some(last) if self.net.grows => &slots[..=last],
             None => &[],
@@ -202,17 +207,17 @@ impl Rounds {
     }
 }
 
-/// The `shift` of the shortest slots that reach over `span`.
+/// The `shift` of the shortest slots that cover `span`.
 fn shift_for(span: Duration) -> u32 {
     nanos(span).div_ceil(u64::from(SLOTS)).next_power_of_two().ilog2()
 }
 
-/// The place of slot `number` in a list of all.
+/// Index of slot `number`.
 fn index(number: u64) -> usize {
     slot(u32::try_from(number % u64::from(SLOTS)).unwrap_or(0))
 }
 
-/// Bytes as a difference: as many as `i64` holds.
+/// Bytes as a signed number, limited to avoid overflows.
 pub(super) fn signed(bytes: Bytes) -> i64 {
     i64::try_from(bytes.0).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
@@ -225,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// All rounds in a list, searched from the front, each at its own start.
+    /// The model: all rounds in a list, searched in order, each at its own start.
     #[derive(Default)]
     struct Model(BTreeMap<u32, Round>);
 
@@ -241,7 +246,8 @@ mod tests {
         }
     }
 
-    /// A round, its start in microseconds from now on, and its bytes; or none. Microseconds until the next change.
+    /// Number of a round, then its start in microseconds from now and its bytes, or `None`; then
+    /// microseconds until the next change.
     type Change = (u32, Option<(u64, u64)>, u64);
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -253,11 +259,13 @@ mod tests {
     const SPAN: u64 = 200_000;
 
     proptest! {
-        /// The slots may differ from the search by the service of one slot, and by a byte for each slot.
+        /// The slots may differ from the model by the service of one slot, and by one byte per
+        /// slot.
         ///
-        /// Kills: rounds that stay in a slot that has passed; a round that is late left out, or served before
-        /// now; the old bytes of a round that changes; slots that do not reach to the rounds that are there, or are longer
-        /// than twice that; growth where untracked traffic exceeds the rate; tests in slots without rounds.
+        /// Kills: rounds that stay in a slot that has passed; a late round left out, or served
+        /// before now; the old bytes of a round that changes; slots that do not cover all rounds,
+        /// or are longer than twice that; growth where untracked traffic exceeds the rate; tests in
+        /// slots without rounds.
         #[test]
         fn the_slots_know_what_a_search_of_all_rounds_finds(
             changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,
@@ -302,7 +310,8 @@ mod tests {
         }
     }
 
-    /// Kills: a round beyond the last slot in the slot of an earlier time; the horizon of another length.
+    /// Kills: a round beyond the last slot in the slot of an earlier time; a horizon of another
+    /// length.
     #[test]
     fn a_round_beyond_the_horizon_counts_at_its_end() {
         let mut rounds = Rounds::new();

@@ -1,18 +1,19 @@
 //! The rate `C` of a place: fixed, or measured over the last two round trips.
 //!
-//! A class has no fixed rate: it borrows what other classes leave. Its rate is measured over two spans, each as
-//! long as the longest round-trip time of its flows:
+//! A class has no fixed rate: it borrows capacity that other classes do not use. Its rate is
+//! measured over two spans, each as long as the longest round-trip time of its flows:
 //!
 //! ```text
 //! C = (bytes that departed + idle time * most) / time, from `least` to `most`
 //! ```
 //!
-//! `least` is the guarantee of the class, `most` its ceiling or the rate of the link. The rate is constant within a
-//! span, because markings count again with each new rate.
+//! `least` is the guarantee of the class, `most` its ceiling or the rate of the link. The rate is
+//! constant within a span, because markings recompute their projection for each new rate.
 //!
 //! Source: `marking`, section 2.
-//! Differs: a class without waiting packets could have been served faster than its packets arrived. So its idle
-//! time counts at `most`. Without this, a marking would hold back the flows of a class that is never full.
+//! Differs: a class without waiting packets could have been served faster than its packets arrived.
+//! So its idle time counts at `most`. Otherwise a marking would throttle the flows of a class that
+//! is never full.
 
 use std::time::Duration;
 
@@ -31,12 +32,12 @@ pub(crate) struct Service {
     bytes: Bytes,
     /// Idle time in the current span, up to `idle_since`.
     idle: Duration,
-    /// Start of the time without waiting packets, or of its part in the current span.
+    /// Start of the current idle time, or of its part in the current span.
     idle_since: Option<Time>,
 }
 
-/// A span has this length at least. A new rate costs `reference` time in proportion to its flows: for 1,000 flows
-/// less than 1 % of the time at this length.
+/// Least length of a span. A new rate costs `reference` time in proportion to its flows: at this
+/// length, less than 1 % of the time for 1,000 flows.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl Service {
@@ -53,12 +54,12 @@ impl Service {
         }
     }
 
-    /// Bounds of the rate from now on. It is fixed if they are equal.
+    /// Sets the bounds of the rate. The rate is fixed if they are equal.
     pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
         (self.least, self.most) = (least, most.max(least));
     }
 
-    /// Whether the rate is measured: it is if the bounds differ.
+    /// True if the rate is measured, because the bounds differ.
     pub(crate) fn is_measured(&self) -> bool {
         self.least != self.most
     }
@@ -68,7 +69,7 @@ impl Service {
         if !self.is_measured() {
             return self.most;
         }
-        // Each span is halved before the sum, which may not overflow.
+        // Each span is halved before the sum, which therefore cannot overflow.
         let measured = self.spans.iter().map(|bps| bps / 2).sum();
         Rate::from_bps(measured).clamp(self.least, self.most)
     }
@@ -85,7 +86,7 @@ impl Service {
         self.turn(now, rtt);
     }
 
-    /// Notes a packet of `len` that departs, and whether others wait.
+    /// Notes the departure of a packet of `len`; `more` if others wait.
     pub(crate) fn departs(&mut self, now: Time, rtt: Duration, len: Bytes, more: bool) {
         self.rest(now);
         self.bytes += len;
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(service.rate(), LEAST);
     }
 
-    /// Kills: idle time that counts as service of nothing, which would let a class without load have no rate.
+    /// Kills: idle time that counts as no service, which would leave a class without load no rate.
     #[test]
     fn idle_time_counts_at_the_highest_rate() {
         let mut service = class();
@@ -170,7 +171,7 @@ mod tests {
         assert!(is_near(&service, 5), "{service:?}");
     }
 
-    /// Kills: a place with a fixed rate whose marking counts with measurements.
+    /// Kills: a place with a fixed rate whose marking uses measurements.
     #[test]
     fn a_fixed_rate_stays() {
         let mut service = Service::fixed(MOST);

@@ -1,4 +1,5 @@
-//! The projection that a few sums make, in constant time for any number of flows.
+//! The projection of `heuristic` and `coverage` from a few sums, in constant time for any number of
+//! flows.
 //!
 //! A flow `i` has a round of `W'_i` bytes in each round trip `RTT_i`. A mark takes effect one round trip later, so the
 //! projection looks ahead for the longest round trip `T` of the flows:
@@ -12,10 +13,10 @@
 //! A mark changes a round of its flow from window and growth to half a window.
 //!
 //! Source: `marking`, section 2.3.
-//! Differs: the paper counts one round of each flow until `tau*`, the latest start of a next round ([`Rounds::Next`]).
-//! Flows with short round trips then send more than it projects, and packets are lost (`marking/exp1`). The latest
-//! start is that of the flow that last had it. If an estimate moves it to an earlier time, the starts of other flows
-//! count again from their next packet on.
+//! Differs: the paper counts one round of each flow until `tau*`, the latest start of a next round
+//! ([`Rounds::Next`]). Flows with short round trips then send more than it projects, and packets
+//! are lost (`marking/exp1`). The latest start belongs to the flow that last set it. If an estimate
+//! moves it earlier, the starts of other flows count again from their next packets on.
 
 use std::time::Duration;
 
@@ -35,12 +36,13 @@ pub(super) struct Part {
     flows: u64,
     /// `Next`: bytes of the next round. `All`: bytes per second of the next rounds, one in each round trip.
     load: u64,
-    /// A mark takes this much from it. `Next` counts twice that, so that no half of a byte is lost for each flow.
+    /// Reduction by a mark. `Next` counts twice the reduction, so that no half byte is lost for
+    /// each flow.
     relief: u64,
 }
 
 impl Part {
-    /// Nothing if the flow does not respond to marks: it counts as untracked traffic.
+    /// Empty if the flow does not respond to marks: it then counts as untracked traffic.
     fn of(flow: &Brief, rounds: Rounds) -> Self {
         if !flow.responds {
             return Self::default();
@@ -58,15 +60,15 @@ impl Part {
         }
     }
 
-    /// Whether the flow counts as tracked.
+    /// True if the flow counts as tracked.
     #[cfg(test)]
     pub(super) const fn counts(&self) -> bool {
         self.flows == 1
     }
 }
 
-/// A change of a flow: its part before, its part now, its round-trip time in microseconds, and the start of its
-/// next round. That is [`Time::ZERO`] where no projection asks for it.
+/// A change of a flow: its part before and after, its round-trip time in microseconds, and the
+/// start of its next round. The start is [`Time::ZERO`] if the projection does not use it.
 #[derive(Clone, Copy)]
 struct Change {
     before: Part,
@@ -111,7 +113,7 @@ impl Sums {
         Duration::from_micros(u64::from(self.longest))
     }
 
-    /// The longest round-trip time; it is measured anew.
+    /// The longest round-trip time, whose measurement restarts.
     pub(super) fn take_longest_rtt(&mut self) -> Duration {
         let longest = self.longest_rtt();
         self.longest = 0;
@@ -140,7 +142,7 @@ impl Sums {
         self.part
     }
 
-    /// Marks that the projection calls for, with untracked traffic at a rate.
+    /// Number of marks that the projection requires, with untracked traffic at a rate.
     fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
         let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
         let (ahead, at_once, rate) = match others.rounds {
@@ -169,7 +171,7 @@ impl Sums {
         u64::try_from(marks.div_ceil(u128::from(relief.0))).unwrap_or(u64::MAX)
     }
 
-    /// Bytes of the rounds of all flows in the time that the projection looks ahead, and that time.
+    /// Bytes of the rounds of all flows within the horizon of the projection, and the horizon.
     fn rounds(&self, now: Time, others: &Others) -> (Bytes, Duration) {
         match others.rounds {
             Rounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
@@ -181,7 +183,7 @@ impl Sums {
     }
 }
 
-/// All bytes, and those of the flows that stand for them.
+/// The factor `rho`: all bytes, divided by the bytes of the tracked flows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Rho {
     all: u64,
@@ -189,7 +191,7 @@ pub(super) struct Rho {
 }
 
 impl Rho {
-    /// Tracked flows stand for themselves.
+    /// Tracked flows count only for themselves.
     pub(super) const ONE: Self = Self { all: 1, tracked: 1 };
 
     /// `all / tracked`, at least one.
@@ -249,17 +251,17 @@ impl Accounts {
         self.of.get_mut(class)
     }
 
-    /// A flow of `class` enters the list. Its next round is `due`.
+    /// Adds a flow of `class` to the list. Its next round is `due`.
     pub(super) fn enters(&mut self, class: u16, flow: &Brief, due: Time) {
         self.change(class, &self.entering(flow, due));
     }
 
-    /// A flow of `class` leaves the list.
+    /// Removes a flow of `class` from the list.
     pub(super) fn leaves(&mut self, class: u16, flow: &Brief) {
         self.change(class, &self.leaving(flow));
     }
 
-    /// A flow of `class` changes.
+    /// Changes a flow of `class`.
     pub(super) fn changes(&mut self, class: u16, before: &Brief, after: &Brief, due: Time) {
         let parts = (Part::of(before, self.rounds), Part::of(after, self.rounds));
         self.change(class, &Change { before: parts.0, after: parts.1, rtt: after.rtt, due });
@@ -290,7 +292,7 @@ impl Accounts {
         }
     }
 
-    /// A flow changes its class.
+    /// Moves a flow to another class.
     pub(super) fn move_flow(&mut self, from: u16, to: u16, track: &Track, now: Time) {
         let (flow, due) = (track.brief(), self.due(track, now));
         let (leaves, enters) = (self.leaving(&flow), self.entering(&flow, due));
@@ -312,7 +314,7 @@ impl Accounts {
     }
 }
 
-/// A projection counts the flows of one list, or of two that have no flow in common.
+/// The accounts that a projection counts: one list, or two that have no flow in common.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a>(pub(super) &'a Accounts, pub(super) Option<&'a Accounts>);
 
@@ -330,7 +332,8 @@ impl Projected<'_> {
         one.zip(two).map(|(one, two)| one.and(&two)).or(one).or(two)
     }
 
-    /// Marks that account `n` calls for: account 0 is the buffer, the others are classes with a delay bound.
+    /// Number of marks that account `n` requires: account 0 is the buffer, the others are classes
+    /// with a delay bound.
     fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
         if n == 0 {
             return self.all().marks(seen, others);
@@ -348,12 +351,12 @@ impl Projected<'_> {
     }
 }
 
-/// What the sums stand for, and the traffic of other flows.
+/// Factor of the sums, and the traffic of other flows.
 #[derive(Clone, Copy)]
 pub(super) struct Others {
-    /// The flows in the sums stand for this part of all bytes.
+    /// Factor by which the flows in the sums count.
     pub(super) rho: Rho,
-    /// Rate of the traffic that they do not stand for.
+    /// Rate of the traffic that the factor does not cover.
     pub(super) untracked: Rate,
     pub(super) rounds: Rounds,
 }
@@ -369,10 +372,10 @@ pub enum Rounds {
     All,
 }
 
-/// The marks that one arrival calls for: first those of the buffer, then those of each class.
+/// The marks that one arrival requires: first those of the buffer, then those of each class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
-    /// The account, and marks that are still to be set for it.
+    /// The current account, and its number of remaining marks.
     account: usize,
     left: u64,
     /// The next account to test.
@@ -390,8 +393,8 @@ impl Walk {
         self.found = true;
     }
 
-    /// The flow to mark next: of those that `may` be marked, the one whose packet is the oldest in the queue.
-    /// `len` is the length of the packet that arrives.
+    /// The flow to mark next: of the flows for which `may` holds, the one with the oldest waiting
+    /// packet. `len` is the length of the arriving packet.
     pub(super) fn next(
         &mut self,
         accounts: Projected<'_>,

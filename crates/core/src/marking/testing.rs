@@ -17,7 +17,7 @@ pub(super) struct Place<M> {
     pub(super) queue: VecDeque<Packet>,
     /// Sequence number of the next packet of each flow.
     next: Vec<u32>,
-    /// Flows that were marked, with the decision's packet.
+    /// Flows that were marked, in the order of the decisions.
     pub(super) marked: Vec<FlowId>,
     pub(super) dropped: u32,
 }
@@ -57,7 +57,7 @@ impl<M: Marking> Place<M> {
         Packet { len, key, flow, member, segments: 1, arrived: self.now, ..Packet::default() }
     }
 
-    /// A packet arrives, and packets are marked, as a place does it.
+    /// A packet arrives. Packets are marked as a place does it.
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.marking.arrived(&self.seen(), &packet);
         loop {

@@ -1,6 +1,7 @@
-//! Trackers: the window, the round-trip time and the rounds of one flow, seen from the middle.
+//! Trackers: estimate the window, the round-trip time and the rounds of one flow, from the middle
+//! of its path.
 //!
-//! A tracker belongs to one flow in one direction. A marking owns its trackers, without a box for each.
+//! A tracker belongs to one flow in one direction. Markings store their trackers inline.
 //!
 //! Source: `marking`, section 2.1.
 
@@ -20,7 +21,7 @@ use crate::{Bytes, Factor, Packet, Time};
 /// A packet of the flow that arrives at the queue: a SYN, or a segment with data.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting<'a> {
-    /// The present.
+    /// Current time.
     pub now: Time,
     /// The packet.
     pub packet: &'a Packet,
@@ -30,7 +31,7 @@ pub struct Sighting<'a> {
     pub flow: Option<&'a Flow>,
 }
 
-/// What a tracker knows of its flow.
+/// A tracker's estimate of its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Estimate {
     /// Start of the current round, `s`.
@@ -39,8 +40,8 @@ pub struct Estimate {
     pub rtt: Duration,
     /// Window of the current round in frame bytes, `W`.
     pub window: Bytes,
-    /// Bytes that the next round has beyond `window` if nothing is marked: one segment. Zero where the
-    /// receiver's window or the application limits the sender.
+    /// Growth of the next round beyond `window` without a mark: one segment. Zero if the receiver's
+    /// window or the application limits the sender.
     pub growth: Bytes,
     /// A mark or a loss was seen in the current round.
     pub marked: bool,
@@ -67,7 +68,7 @@ impl Estimate {
     }
 }
 
-/// What the sums over many flows need of an [`Estimate`], in the units of the trackers.
+/// The part of an [`Estimate`] that sums over many flows need, in the units of the trackers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Brief {
     /// Window and growth in frame bytes.
@@ -85,7 +86,8 @@ impl Brief {
         if self.marked { self.window / 2 } else { self.window.saturating_add(self.growth) }
     }
 
-    /// Whether a mark would make the next round of the flow smaller: it responds, and has none in this round.
+    /// True if a mark would reduce the next round of the flow: it responds to marks, and has none
+    /// in this round.
     pub(super) const fn is_markable(&self) -> bool {
         self.responds && !self.marked
     }
@@ -153,8 +155,8 @@ impl Track {
         }
     }
 
-    /// Notes an ACK of the flow's data that departs to the sender. Returns `true` if the next round's start
-    /// changed.
+    /// Notes an ACK of the flow's data that departs to the sender. Returns `true` if the next
+    /// round's start changed.
     pub fn on_ack(&mut self, seen: &Sighting<'_>) -> bool {
         match self {
             Self::Paper(_) => false,
@@ -172,7 +174,7 @@ impl Track {
         self.rounds_mut().mark();
     }
 
-    /// What is known of the flow. After two round trips without a packet its window is zero.
+    /// The estimate of the flow. After two round trips without a packet its window is zero.
     #[must_use]
     pub fn estimate(&self, now: Time) -> Estimate {
         let estimate = self.rounds().estimate(now);
@@ -183,31 +185,31 @@ impl Track {
         Estimate { window, growth, ..estimate }
     }
 
-    /// What is known of the flow, whether it is idle or not.
+    /// The estimate of the flow, idle or not.
     #[must_use]
     pub(super) fn brief(&self) -> Brief {
         self.rounds().brief()
     }
 
-    /// The time at which the next round is expected to begin, whether the flow is idle or not.
+    /// The time at which the next round is expected to begin, idle or not.
     #[must_use]
     pub(super) fn next_round(&self, now: Time) -> Time {
         self.rounds().estimate(now).next_round()
     }
 
-    /// Whether a mark would make the next round of the flow smaller.
+    /// True if a mark would reduce the next round of the flow.
     #[must_use]
     pub(super) const fn is_markable(&self) -> bool {
         self.rounds().is_markable()
     }
 
-    /// Whether the flow did not respond to marks.
+    /// True if the flow did not respond to marks.
     #[must_use]
     pub(super) const fn ignores(&self) -> bool {
         self.rounds().ignores()
     }
 
-    /// Whether the flow has sent nothing for two round trips.
+    /// True if the flow has sent nothing for two round trips.
     #[must_use]
     pub(super) fn is_idle(&self, now: Time) -> bool {
         self.rounds().is_idle(now)
@@ -228,7 +230,7 @@ impl Track {
     }
 }
 
-// A flow of a marking has 96 bytes with the marking's own state.
+// With the marking's own state, a flow takes 96 bytes.
 const _: () = assert!(size_of::<Track>() <= 76);
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{Scheduler, Term};
 use crate::class::{ClassId, ClassTree, Sent, Terms};
 use crate::{Bytes, Rate, Time};
 
-/// It has no parameters.
+/// No parameters.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}

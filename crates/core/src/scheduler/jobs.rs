@@ -1,4 +1,4 @@
-//! JoBS: one mechanism schedules the classes of a link and manages the buffer that they share.
+//! JoBS: schedules the classes of a link and manages their shared buffer in one mechanism.
 //!
 //! A class `i` has up to five promises:
 //!
@@ -12,10 +12,11 @@
 //! class's rate `r_i`. The backlogged class with the largest `R_th - R_out` sends next. Every arrival adjusts
 //! the rates, whose sum is the rate `C` of the link:
 //!
-//! 1. The set of backlogged classes changed, or one of them has no rate: each gets `C / number`.
-//! 2. The buffer is full: a class drops its newest packet (`loss.rs`).
-//! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline. Classes
-//!    below that take rate from other classes. If it is not enough, they drop, but not beyond their ALC.
+//! 1. If the set of backlogged classes changed, or one of them has no rate, each gets `C / number`.
+//! 2. If the buffer is full, a class drops its newest packet (`loss.rs`).
+//! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline.
+//!    Classes below that take rate from other classes. If it is not enough, they drop, but not
+//!    beyond their ALC.
 //! 4. RDC moves rate to classes that wait too long in relation to others (`rates.rs`).
 //!
 //! If not all promises are feasible, ALC precedes ADC and ARC, which precede RDC and RLC. Relaxations and
@@ -52,37 +53,38 @@ use crate::{Bytes, Rate, Time};
 use class::Class;
 use rates::Load;
 
-/// Its parameters.
+/// Parameters of JoBS.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How the class is found that is furthest below its loss bound.
+    /// Search for the class that is furthest below its loss bound.
     pub victim: Search,
-    /// When the theoretical output of a class grows.
+    /// Growth of the theoretical output of a class.
     pub output: Output,
     /// Bytes that may wait in all classes together: `buffer` of the gateway.
     #[serde(skip)]
     pub buffer: Bytes,
 }
 
-/// How a full buffer finds the class that is furthest below its loss bound.
+/// The search of a full buffer for the class that is furthest below its loss bound.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Search {
-    /// The class that can lose most; equal classes: the one of lower priority.
+    /// The class that can lose most; among equal classes the one of lower priority.
     #[default]
     Furthest,
-    /// The backlogged class of lowest priority, as a fault in ns-2's search has it. Only for comparison.
+    /// The backlogged class of lowest priority, as in ns-2, whose search has a fault. Only for
+    /// comparison.
     Ns2,
 }
 
-/// When the theoretical output of a class grows.
+/// The events at which the theoretical output of a class grows.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// When a packet of the class arrives, as in the authors' code. Only for comparison.
+    /// Arrivals of the class, as in the authors' code. Only for comparison.
     Arrivals,
-    /// Whenever the link sends.
+    /// Transmissions of the link.
     #[default]
     Continuous,
 }
@@ -141,9 +143,9 @@ pub(super) struct Jobs {
     backlogged: u32,
     /// Bytes in the buffer.
     queued: Bytes,
-    /// When the link has sent everything that it was given.
+    /// Time at which the link will have sent all its packets.
     free_at: Time,
-    /// The class whose packet came last.
+    /// The class of the latest arrival.
     newcomer: usize,
     load: Load,
     window: record::Window,
@@ -309,7 +311,8 @@ impl Scheduler for Jobs {
 }
 
 impl Jobs {
-    /// Adjusts the buffer and the rates after an arrival or a drop. Returns the class that has to drop.
+    /// Adjusts the buffer and the rates after an arrival or a drop. Returns the class that must
+    /// drop.
     fn adjust(&mut self, now: Time) -> Option<ClassId> {
         if self.unweighted {
             self.weigh();
@@ -325,7 +328,7 @@ impl Jobs {
         victim.map(|at| ClassId(number(at)))
     }
 
-    /// Lets the theoretical output of a class grow at an arrival.
+    /// With [`Output::Arrivals`]: advances the theoretical output of a class at an arrival.
     fn grow(&mut self, now: Time, leaf: ClassId) {
         if self.output == Output::Arrivals {
             self.classes[leaf.index()].grow(now);

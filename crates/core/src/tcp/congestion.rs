@@ -36,62 +36,63 @@ use crate::{Factor, Rate, Time};
 
 pub use growth::Counting;
 
-/// How much may be in flight, in bytes.
+/// Congestion window and slow start threshold, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Window {
     /// Congestion window (RFC 5681, section 2).
     pub congestion: u64,
     /// Slow start threshold: below it the window grows exponentially.
     pub threshold: u64,
-    /// Full-sized segment: what counts are scaled by.
+    /// Size of a full segment, which converts between segments and bytes.
     pub segment: u64,
-    /// The least a reduction may leave of it: two segments (RFC 5681, section 3.1), or what the
-    /// profile says for this signal. The sender sets it before every signal.
+    /// The least window after a reduction: two segments (RFC 5681, section 3.1), or the profile's
+    /// value for this signal. The sender sets it before every signal.
     pub floor: u64,
 }
 
 impl Window {
-    /// Whether the window grows exponentially (RFC 5681, section 3.1: a tie may be either).
+    /// In slow start the window grows exponentially. RFC 5681, section 3.1 leaves open which phase
+    /// applies when window and threshold are equal; here it is congestion avoidance.
     #[must_use]
     pub const fn in_slow_start(&self) -> bool {
         self.congestion < self.threshold
     }
 }
 
-/// What an acknowledgement told the sender.
+/// An acknowledgement and the sender's state after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ack {
-    /// When it came.
+    /// Arrival time of the ACK.
     pub now: Time,
-    /// Bytes it newly acknowledged, cumulatively or selectively.
+    /// Bytes that the ACK newly acknowledges, cumulatively or selectively.
     pub bytes: u64,
-    /// Bytes in flight before it came, by the sender's own count.
+    /// Bytes in flight before the ACK, by the sender's own count.
     pub flight_before: u64,
-    /// Bytes in flight now.
+    /// Bytes in flight after the ACK.
     pub flight: u64,
-    /// Stream offset up to which all is acknowledged, and the highest sent.
+    /// Stream offset up to which all data is acknowledged.
     pub acknowledged: u64,
     /// The highest stream offset sent so far.
     pub sent: u64,
-    /// Round-trip time it measured, if it did.
+    /// Round-trip time measured by this ACK, if any.
     pub rtt: Option<Duration>,
     /// Smoothed round-trip time (RFC 6298).
     pub smoothed_rtt: Duration,
     /// Least round-trip time seen.
     pub least_rtt: Duration,
-    /// It carries ECN-Echo.
+    /// The ACK carries ECN-Echo.
     pub echo: bool,
-    /// Bytes whose packets were marked, as far as the echo tells (for DCTCP: all of `bytes` or none).
+    /// Bytes of marked packets, as far as ECN-Echo tells (for DCTCP: all of `bytes` or none).
     pub marked: u64,
-    /// The window may grow: it was all that held the sender back (RFC 7661), no loss is being
-    /// recovered from, and the sender lets an ACK such as this one count (RFC 3168, section 6.1.2:
-    /// not one with ECN-Echo).
+    /// The window may grow. Three conditions hold: the window limited the sender (RFC 7661), the
+    /// sender is not in recovery, and this kind of ACK counts. An ACK with ECN-Echo does not count
+    /// (RFC 3168, section 6.1.2).
     pub may_grow: bool,
     /// The sender is repairing losses, after a fast retransmission or a timeout.
     pub in_recovery: bool,
-    /// Bytes found lost since the ACK before.
+    /// Bytes found lost since the previous ACK.
     pub lost: u64,
-    /// How fast data is being delivered, where this ACK allows an estimate.
+    /// Delivery rate, if this ACK allows an estimate.
     pub delivery: Option<Delivery>,
 }
 
@@ -104,72 +105,74 @@ pub struct Delivery {
     pub rate: Rate,
     /// Bytes delivered since the connection began.
     pub delivered: u64,
-    /// `delivered` when the packet this sample is of was sent.
+    /// `delivered` at the time when the sampled packet was sent.
     pub delivered_before: u64,
     /// The sample may be low because the sender had nothing to send.
     pub application_limited: bool,
 }
 
-/// Why the window must shrink.
+/// The reason for a reduction of the window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Signal {
-    /// Packets were lost (three duplicate ACKs, SACK or RACK say so): at most once per window.
+    /// Packets were lost, by three duplicate ACKs, SACK or RACK. At most once per window.
     Loss,
     /// ECN-Echo: at most once per window.
     Echo,
-    /// The retransmission timer expired; `again` when it is not the first time for this segment.
+    /// The retransmission timer expired.
     Timeout {
-        /// It expired for the same segment before.
+        /// The timer expired for the same segment before.
         again: bool,
     },
 }
 
-/// How much may be in flight, and how fast it may be sent.
+/// An algorithm that sets the congestion window, and optionally the pacing rate.
 pub trait CongestionControl: Send {
-    /// The connection is established, with this initial window, in this round-trip time if it was
+    /// The connection is established. `rtt` is the round-trip time of the handshake, if it was
     /// measured.
     fn on_start(&mut self, _window: &Window, _rtt: Option<Duration>) {}
 
-    /// Lets the window grow, or shrink, after an acknowledgement; called for each that acknowledges
-    /// or marks anything.
+    /// Grows or shrinks the window after an ACK that acknowledges or marks any bytes.
     ///
-    /// It grows only if the ACK [`may_grow`](Ack::may_grow) it. In recovery the sender itself keeps
-    /// `window.congestion` (NewReno, PRR), unless [`keeps_window`](Self::keeps_window).
+    /// The window grows only if [`may_grow`](Ack::may_grow) is set. In recovery the sender itself
+    /// sets `window.congestion` (NewReno, PRR), unless [`keeps_window`](Self::keeps_window) is
+    /// true.
     fn on_ack(&mut self, window: &mut Window, ack: &Ack);
 
-    /// Sets `window.threshold` to what the window is to come down to, not below `window.floor`, after
-    /// `signal`. The sender brings `window.congestion` there.
+    /// Sets `window.threshold` to the window after the reduction, at least `window.floor`. The
+    /// sender then reduces `window.congestion` to it.
     ///
-    /// `flight` is what a reduction starts from: the bytes sent and not acknowledged cumulatively
-    /// (`FlightSize` of RFC 5681, without those of limited transmit), or the window itself where the
-    /// profile is one of ns-2 or Linux.
+    /// `flight` is the base of the reduction: the bytes sent and not acknowledged cumulatively,
+    /// without the segments of limited transmit (`FlightSize` of RFC 5681). With the profiles of
+    /// ns-2 and Linux it is the window instead.
     fn on_signal(&mut self, now: Time, window: &mut Window, flight: u64, signal: Signal);
 
-    /// The last reduction was not called for (RFC 4015, F-RTO, DSACK); the sender has restored the
-    /// window.
+    /// The last reduction was spurious (RFC 4015, F-RTO, DSACK). The sender has already restored
+    /// the window.
     fn on_undo(&mut self, _now: Time, _window: &mut Window) {}
 
-    /// Nothing is in flight, nor was sent for `idle`; the sender is about to send.
+    /// The sender is about to send after `idle` without a transmission and with nothing in flight.
     fn on_idle(&mut self, _now: Time, _window: &mut Window, _idle: Duration) {}
 
-    /// A new estimate of the mean round-trip time of the aggregate this connection belongs to, which
-    /// has so many connections.
+    /// Reports a new mean round-trip time of the connection's aggregate, and the number of its
+    /// connections.
     fn on_aggregate(&mut self, _mean_rtt: Duration, _connections: u32) {}
 
-    /// From now on this connection counts for so many, where the control knows weights.
+    /// Sets the number of connections that this connection counts as. Algorithms without weights
+    /// ignore it.
     fn set_weight(&mut self, _weight: Factor) {}
 
-    /// The rate to send at; `None` to leave that to the sender.
+    /// The pacing rate; `None` leaves pacing to the sender.
     fn pacing_rate(&self, _window: &Window) -> Option<Rate> {
         None
     }
 
-    /// It goes by [`Ack::delivery`], which is not estimated for those that do not.
+    /// The algorithm uses [`Ack::delivery`]. The sender estimates the delivery rate only in this
+    /// case.
     fn wants_delivery_rate(&self) -> bool {
         false
     }
 
-    /// It sets `window.congestion` itself, in recovery as well.
+    /// The algorithm sets `window.congestion` itself, in recovery as well.
     fn keeps_window(&self) -> bool {
         false
     }
@@ -206,7 +209,7 @@ registry! {
     Constant => constant, "constant";
 }
 
-/// Reads a factor that is a part of something: at most one.
+/// Reads a factor of at most one.
 fn part<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Factor, D::Error> {
     let factor: Factor = serde::Deserialize::deserialize(from)?;
     if factor > Factor::ONE {

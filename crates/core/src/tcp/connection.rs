@@ -1,7 +1,7 @@
 //! An end point: a sender, a receiver, and the state machine between them.
 //!
-//! Source: RFC 9293, sections 3.5, 3.6 and 3.10; RFC 5961, sections 3 and 4 (what is not exactly right
-//! is challenged, not obeyed); RFC 7323 (timestamps, PAWS, window scaling).
+//! Source: RFC 9293, sections 3.5, 3.6 and 3.10; RFC 5961, sections 3 and 4 (an inexact RST, SYN or
+//! ACK gets a challenge ACK); RFC 7323 (timestamps, PAWS, window scaling).
 
 mod handshake;
 mod input;
@@ -22,39 +22,39 @@ use super::statistics::{Progress, Statistics};
 use crate::{Factor, Time};
 use handshake::Handshake;
 
-/// A segment to be sent, and where its payload is taken from.
+/// A segment to be sent, and the stream offset of its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outgoing {
     /// The segment.
     pub segment: Segment,
-    /// Place of its payload in the stream this end sends.
+    /// Offset of the payload in the stream that this end sends.
     pub offset: u64,
-    /// Its payload, or its SYN or FIN, was sent before.
+    /// The payload, SYN or FIN was sent before.
     pub retransmission: bool,
 }
 
-/// What happened at an end point.
+/// An event at an end point.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// Both ends agree: data flows.
+    /// The handshake is complete, and data can flow.
     Established,
-    /// Payload at this place of the peer's stream came in; some of it may have been there before.
-    /// Only with [`Config::tell_arrivals`].
+    /// Payload arrived at `offset` of the peer's stream; parts of it may have arrived before.
+    /// Reported only with [`Config::tell_arrivals`].
     Arrived {
-        /// Its place in the stream.
+        /// Stream offset of the payload.
         offset: u64,
-        /// Bytes.
+        /// Length of the payload in bytes.
         len: u64,
     },
-    /// There is more to [`read`](Connection::read) in order.
+    /// More bytes in order are ready for [`read`](Connection::read).
     Readable,
-    /// The peer has sent all it had, and all of it is here.
+    /// The peer has sent FIN, and all its data has arrived.
     PeerClosed,
-    /// Both streams have ended and were acknowledged.
+    /// Both streams have ended and are acknowledged.
     Closed,
     /// The peer reset the connection.
     Reset,
-    /// The peer did not answer for too long.
+    /// The connection was given up after too many timeouts.
     TimedOut,
 }
 
@@ -63,7 +63,7 @@ enum State {
     Listen,
     SynSent,
     SynReceived,
-    /// ESTABLISHED and all states after it, told apart by who has finished.
+    /// ESTABLISHED and the closing states after it; the FINs of both streams tell them apart.
     Open,
     TimeWait,
     Closed,
@@ -71,16 +71,16 @@ enum State {
 
 /// An end point of a connection.
 ///
-/// Hand in segments with [`handle_segment`](Self::handle_segment), drain
-/// [`poll_transmit`](Self::poll_transmit) until `None` after everything that happens, and come back
-/// at [`poll_timeout`](Self::poll_timeout).
+/// After each call that hands in a segment, data or time, drain
+/// [`poll_transmit`](Self::poll_transmit) until `None`. Call again at
+/// [`poll_timeout`](Self::poll_timeout) if no segment arrives before.
 pub struct Connection {
     state: State,
     config: Arc<Config>,
     sender: Half,
     receiver: Receiver,
     handshake: Handshake,
-    /// Sequence numbers of place zero of either stream.
+    /// Sequence numbers of offset zero of both streams.
     send_base: u32,
     receive_base: u32,
     /// Shifts of the window field (RFC 7323).
@@ -88,16 +88,16 @@ pub struct Connection {
     receive_scale: u8,
     timestamps: bool,
     peer_sack: bool,
-    /// The timestamp to echo, and when it came.
+    /// The timestamp to echo, and its arrival time.
     recent: u32,
     recent_at: Time,
     /// The acknowledgement number sent last.
     last_ack: u32,
     /// Sequence and acknowledgement number of the segment the peer's window was taken from.
     window_from: (u32, u32),
-    /// A reset is to be sent with this sequence number.
+    /// Sequence number of a reset that must be sent.
     reset: Option<u32>,
-    /// The peer finished before we did.
+    /// The peer closed before this end did.
     passive: bool,
     time_wait_until: Time,
     happened: Happened,
@@ -111,11 +111,11 @@ struct Happened {
     established: bool,
     readable: bool,
     peer_closed: bool,
-    /// The last event there is.
+    /// The final event of the connection.
     end: Option<Ending>,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Closed,
@@ -124,8 +124,8 @@ enum Ending {
 }
 
 impl Connection {
-    /// Opens a connection: a SYN waits to be sent. Sequence numbers begin at `isn`. Many connections
-    /// can share an `Arc` of their settings.
+    /// Opens a connection: the next poll sends a SYN with the initial sequence number `isn`. Many
+    /// connections can share an `Arc` of their settings.
     #[must_use]
     pub fn connect<C: Clone + Into<Arc<Config>>>(config: &C, now: Time, isn: u32) -> Self {
         let mut connection = Self::new(config.clone().into(), isn, State::SynSent);
@@ -164,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// When to come back, if nothing happens before. Early is harmless.
+    /// Time of the next timer, if any. Returning early is harmless.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.state {
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.happened.established) {
             return Some(Event::Established);
@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// The application has no more to send: a FIN follows the last byte.
+    /// The application has no more data. A FIN follows the last byte.
     pub fn close(&mut self) {
         match self.state {
             State::Listen => self.state = State::Closed,
@@ -215,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// The application gives the connection up: what was not sent is not, and the peer is told by a reset.
+    /// The application aborts the connection. Unsent data is discarded, and the peer gets a reset.
     ///
     /// Source: RFC 9293, section 3.10.5.
     pub fn abort(&mut self) {
@@ -230,19 +230,19 @@ impl Connection {
         self.receiver.read(bytes);
     }
 
-    /// Bytes that arrived in order and were not read.
+    /// Bytes that arrived in order and that the application has not read.
     #[must_use]
     pub fn readable(&self) -> u64 {
         self.receiver.readable()
     }
 
-    /// Whether both streams have ended, or the connection was given up.
+    /// True if both streams have ended, or the connection was aborted.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Its congestion control, for what an aggregate tells it.
+    /// The congestion control, for reports about the connection's aggregate.
     pub fn congestion(&mut self) -> &mut dyn CongestionControl {
         self.sender.wake(&self.config).congestion_mut()
     }
@@ -252,11 +252,12 @@ impl Connection {
         self.congestion().set_weight(weight);
     }
 
-    /// Something else than an acknowledgement says that a path which was gone may be there again: what is due at
-    /// the end of a timeout that was backed off is due at the end of one that was not, which may be now.
+    /// The path may work again, as evidence other than an ACK shows. The running timer loses its
+    /// backoff, so the timeout may be due now.
     ///
-    /// Source: RFC 6069, section 4. Differs: there an ICMP message for each retransmission takes back one
-    /// doubling; here whoever calls knows more, and takes back all.
+    /// Source: RFC 6069, section 4.
+    /// Differs: all doublings are taken back at once, because the caller has better evidence. RFC
+    /// 6069 takes back one doubling per ICMP message.
     pub fn hasten(&mut self) {
         let details = &self.config.details;
         match self.state {
@@ -269,34 +270,35 @@ impl Connection {
         }
     }
 
-    /// The peer is there, as is known from elsewhere, and was not when this end sent its SYN, if that is all it has
-    /// sent: it sends it again at once.
+    /// Sends the SYN again at once, in the state SYN-SENT only. Callers use this when they learn
+    /// from elsewhere that the peer now listens.
     pub fn knock_again(&mut self) {
         if self.state == State::SynSent {
             self.handshake.anew();
         }
     }
 
-    /// Its state and counts.
+    /// State and counters of the connection.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.sender.with(&self.config, |sender| self.statistics_with(sender))
     }
 
-    /// Expiries of the retransmission timer, as [`statistics`](Self::statistics) has them.
+    /// Number of expiries of the retransmission timer, equal to `timeouts` in
+    /// [`statistics`](Self::statistics).
     #[inline]
     #[must_use]
     pub fn timeouts(&self) -> u32 {
         self.sender.busy().map_or(0, |sender| sender.counters.timeouts)
     }
 
-    /// Bytes by which ACKs may exceed the data received: zero unless the receiver misbehaves.
+    /// Bytes by which ACKs may exceed the received data. Zero unless the receiver misbehaves.
     #[must_use]
     pub fn acks_ahead(&self) -> u64 {
         u64::from(self.config.details.acks_ahead) * u64::from(self.config.mss)
     }
 
-    /// What of [`statistics`](Self::statistics) is asked for after each acknowledgement.
+    /// The part of [`statistics`](Self::statistics) that callers read after each ACK.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.sender.with(&self.config, |sender| Progress {
@@ -342,11 +344,11 @@ impl Connection {
     }
 }
 
-/// Windows and connections that are not used any more (RFC 9293, section 3.8.3: R2).
+/// Timeouts in a row after which a connection is given up (RFC 9293, section 3.8.3: R2).
 ///
 /// Source: Linux, `tcp_retries2` and `tcp_syn_retries`.
 const MOST_TIMEOUTS: u8 = 15;
 const MOST_SYNS: u8 = 6;
 
-/// Timestamps older than this say nothing (RFC 7323, section 5.5).
+/// Older timestamps are not compared (RFC 7323, section 5.5).
 const PAWS_LIFE: Duration = Duration::from_secs(24 * 24 * 3_600);

@@ -1,33 +1,33 @@
-//! What one ACK tells of the segments it delivers.
+//! The segments that one ACK delivers.
 
 use super::rate::Stamp;
 use super::scoreboard::Sent;
 use crate::Time;
 
-/// What was delivered by one ACK, cumulatively or selectively.
+/// Summary of the segments that one ACK delivered, cumulatively or selectively.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivered {
     /// Bytes delivered.
     pub(super) bytes: u64,
-    /// Of those acknowledged cumulatively and sent once: when the first and the last were sent.
+    /// Send times of the first and the last segment acknowledged cumulatively and sent once.
     pub(super) first_once: Option<Time>,
     pub(super) last_once: Option<Time>,
-    /// Of those acknowledged selectively and sent once: when the first was sent.
+    /// Send time of the first segment acknowledged selectively and sent once.
     pub(super) selective_once: Option<Time>,
-    /// Some acknowledged cumulatively was sent more than once.
+    /// A segment acknowledged cumulatively was sent more than once.
     pub(super) repeated: bool,
-    /// Some was overtaken: sent once, and delivered after what was sent later.
+    /// A segment that was sent once arrived after segments with higher offsets (reordering).
     pub(super) overtaken: bool,
-    /// Where the lowest ends of those that were sent once.
+    /// Lowest end among the segments that were sent once.
     original: Option<u64>,
-    /// The one that was sent last.
+    /// The segment that was sent last.
     pub(super) latest: Option<Sent>,
-    /// Its stamp, where there are any.
+    /// Delivery-rate stamp of `latest`, if stamps are kept.
     pub(super) stamp: Option<Stamp>,
 }
 
 impl Delivered {
-    /// Counts a segment; `highest` is the highest place delivered before it.
+    /// Counts a segment; `highest` is the highest offset delivered before it.
     pub(super) fn add(&mut self, sent: &Sent, stamp: Option<Stamp>, highest: u64) {
         self.bytes += sent.len();
         if self.latest.is_none_or(|latest| latest.sent_before(sent.at, sent.end())) {
@@ -40,12 +40,12 @@ impl Delivered {
         }
     }
 
-    /// Whether something below `until` was delivered that was sent once.
+    /// True if a segment below `until` that was sent once has been delivered.
     pub(super) fn original_below(&self, until: u64) -> bool {
         self.original.is_some_and(|end| end <= until)
     }
 
-    /// It was acknowledged cumulatively.
+    /// Counts a segment that was acknowledged cumulatively.
     pub(super) fn cumulative(&mut self, sent: &Sent) {
         if sent.repeated() {
             self.repeated = true;
@@ -55,7 +55,7 @@ impl Delivered {
         }
     }
 
-    /// It was acknowledged selectively.
+    /// Counts a segment that was acknowledged selectively.
     pub(super) fn selective(&mut self, sent: &Sent) {
         if !sent.repeated() {
             self.selective_once.get_or_insert(sent.at);

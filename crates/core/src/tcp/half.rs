@@ -1,7 +1,7 @@
-//! The half of an end point that sends, made once there is something to send.
+//! The sending half of an end point, created when there is data to send.
 //!
-//! An end that only receives needs of it no more than what the handshake agreed on and how far the
-//! peer's window reaches; with thousands of connections the rest would be most of their memory.
+//! An end that only receives needs the result of the handshake and the limit of the peer's window.
+//! With thousands of connections a full sender would take most of their memory.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use super::profile::Config;
 use super::sender::{AckInfo, Agreed, Cx, Sender};
 use crate::Time;
 
-/// The half of an end point that sends.
+/// The sending half of an end point.
 #[derive(Default)]
 pub(super) struct Half {
-    /// What it will begin with, once the handshake is over and until there is anything to send.
+    /// Initial state of the sender, from the end of the handshake until the first data.
     idle: Option<Box<Idle>>,
-    /// Once there was anything to send.
+    /// The sender, from the first data on.
     busy: Option<Box<Sender>>,
 }
 
-/// What a sender will begin with.
+/// The state from which a sender is created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Idle {
-    /// When the handshake was over, and what it agreed on.
+    /// Time and result of the handshake.
     begun: Option<Begun>,
-    /// How far the peer's window reaches, as of the last ACK; the largest it showed.
+    /// End of the peer's window as of the last ACK, and the largest window seen.
     limit: u64,
     largest_window: u64,
 }
 
-/// A handshake that is over.
+/// A completed handshake.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     at: Time,
     agreed: Agreed,
     rtt: Option<Duration>,
-    /// SYNs that were lost.
+    /// Number of SYNs that were lost.
     lost: u8,
 }
 
 impl Half {
-    /// What [`Sender::establish`] says.
+    /// As [`Sender::establish`].
     pub(super) fn establish(
         &mut self,
         cx: Cx<'_>,
@@ -55,7 +55,7 @@ impl Half {
         self.idle = Some(Box::new(idle));
     }
 
-    /// What [`Sender::acknowledge`] says; with nothing out, only the window matters.
+    /// As [`Sender::acknowledge`]. Without a sender, only the window is stored.
     pub(super) fn acknowledge(&mut self, config: &Config, now: Time, info: &AckInfo) {
         let cx = Cx { now, details: &config.details };
         match &mut self.busy {
@@ -70,26 +70,26 @@ impl Half {
         }
     }
 
-    /// The sender, made if there is none.
+    /// The sender; creates it if necessary.
     pub(super) fn wake(&mut self, config: &Config) -> &mut Sender {
         let idle = self.idle.take();
         let sender = || Box::new(idle.unwrap_or_default().sender(config));
         self.busy.get_or_insert_with(sender)
     }
 
-    /// The sender, if it ever had anything to send.
+    /// The sender, if it was created.
     #[inline]
     pub(super) fn busy(&self) -> Option<&Sender> {
         self.busy.as_deref()
     }
 
-    /// The same, to be worked with.
+    /// Mutable access to the sender, if it was created.
     #[inline]
     pub(super) fn busy_mut(&mut self) -> Option<&mut Sender> {
         self.busy.as_deref_mut()
     }
 
-    /// Does `look` with the sender there is, or would be.
+    /// Calls `look` with the sender, or with a temporary sender made from the idle state.
     pub(super) fn with<T>(&self, config: &Config, look: impl FnOnce(&Sender) -> T) -> T {
         match &self.busy {
             Some(sender) => look(sender),
@@ -97,13 +97,13 @@ impl Half {
         }
     }
 
-    /// The next place to send from.
+    /// The next stream offset to send.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.busy().map_or(0, Sender::next)
     }
 
-    /// All below is acknowledged.
+    /// Stream offset up to which all data is acknowledged.
     #[inline]
     pub(super) fn una(&self) -> u64 {
         self.busy().map_or(0, Sender::una)

@@ -1,6 +1,6 @@
-//! Profiles: the details of an end point that no paper states and that decide its curves.
+//! Profiles: details of an end point that papers leave open and that shape their curves.
 //!
-//! A profile names an era; every single detail of it can be set otherwise beside it.
+//! A profile stands for the stack of an era. A file can override each detail.
 
 mod known;
 
@@ -13,11 +13,11 @@ use known::{LINUX, NS2, RFC};
 use super::congestion::{CongestionSpec, Counting};
 use crate::{Bytes, units};
 
-/// Whose end point this is like.
+/// The stack that an end point imitates.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
 pub enum Profile {
-    /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth by ACKs
-    /// counted, down to one segment on ECN.
+    /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth counted in
+    /// ACKs, windows down to one segment on ECN.
     #[serde(rename = "ns2-2003")]
     Ns2,
     /// The IETF's standards track.
@@ -29,45 +29,46 @@ pub enum Profile {
     Linux,
 }
 
-/// How lost segments are found and repaired.
+/// Detection and repair of lost segments.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// Fast retransmit without fast recovery: three duplicate ACKs are answered like a timeout, by
-    /// slow start from one segment (4.3BSD-Tahoe, doi 10.1145/52325.52356).
+    /// Fast retransmit without fast recovery. Three duplicate ACKs start slow start from one
+    /// segment, as a timeout does (4.3BSD-Tahoe, doi 10.1145/52325.52356).
     Tahoe,
     /// The first new ACK ends recovery (RFC 2581, section 3.2).
     Reno,
     /// Partial ACKs repair one loss each (RFC 6582).
     NewReno,
-    /// By selective acknowledgements (RFC 6675); with a peer that has none, as `NewReno`.
+    /// Selective acknowledgements repair losses (RFC 6675). Without SACK from the peer, as
+    /// `NewReno`.
     Sack,
 }
 
-/// What duplicate ACKs do in a recovery without SACK.
+/// Effect of duplicate ACKs in a recovery without SACK.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duplicates {
     /// They widen the window (RFC 6582).
     Inflate,
-    /// Each stands for a segment that was delivered, as SACK would tell it (Linux).
+    /// Each duplicate ACK counts as one delivered segment, as a SACK block would (Linux).
     Deliver,
 }
 
-/// What counts as in flight in a recovery with SACK.
+/// Estimate of the bytes in flight in a recovery with SACK.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pipe {
-    /// What the scoreboard says (RFC 6675, `SetPipe`).
+    /// The count of the scoreboard (RFC 6675, `SetPipe`).
     Scoreboard,
-    /// An estimate: one less for every ACK, two less for a partial one. Three duplicate ACKs start the
-    /// recovery and release the copy only. Every hole is then repaired once, before new data goes.
-    /// SACK blocks are forgotten when a recovery ends or the timer expires (ns-2's `Sack1`, after doi
-    /// 10.1145/235160.235162).
+    /// A counter: each ACK takes one segment from it, a partial ACK two. Three duplicate ACKs start
+    /// the recovery and release only the retransmission. Every hole is then repaired once, before
+    /// new data is sent. SACK blocks are forgotten when a recovery ends or the timer expires
+    /// (ns-2's `Sack1`, after doi 10.1145/235160.235162).
     Estimate,
 }
 
-/// When the first two duplicate ACKs let one segment go each.
+/// Limited transmit: the first two duplicate ACKs release one segment each.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedTransmit {
@@ -75,75 +76,74 @@ pub enum LimitedTransmit {
     Off,
     /// Before fast recovery (RFC 3042).
     Open,
-    /// Also in the slow start after a timeout, where the segment is a copy (ns-2).
+    /// Also in the slow start after a timeout, where a retransmission is released (ns-2).
     Always,
 }
 
-/// Whether the end point speaks ECN.
+/// ECN capability of the end point.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum EcnMode {
     /// No.
     Off,
-    /// RFC 3168: the receiver repeats ECN-Echo until the sender has answered.
+    /// RFC 3168: the receiver repeats ECN-Echo until the sender has set CWR.
     Classic,
-    /// The receiver tells exactly which segments were marked (RFC 8257, section 3.2).
+    /// The receiver reports exactly the marked segments (RFC 8257, section 3.2).
     Accurate,
 }
 
-/// What a reduction of the window starts from.
+/// The base of a reduction of the window.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReduceFrom {
-    /// What is in flight (RFC 5681, equation 4).
+    /// The bytes in flight (RFC 5681, equation 4).
     Flight,
-    /// The window in use, the receiver's taken into account (ns-2).
+    /// The window in use: the smaller of congestion window and receive window (ns-2).
     Window,
     /// The congestion window (Linux).
     Congestion,
 }
 
-/// What becomes of a window that was not used.
+/// Treatment of a window that the application does not use.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleRule {
-    /// It stays, and grows whether it is used or not (ns-2).
+    /// The window stays, and grows even if unused (ns-2).
     Keep,
-    /// After a retransmission timeout without sending it is the restart window (RFC 5681, section
-    /// 4.1); it grows whether it is used or not.
+    /// After a retransmission timeout without transmissions the window falls to the restart window
+    /// (RFC 5681, section 4.1). It grows even if unused.
     Restart,
-    /// It halves for every retransmission timeout without sending, and does not grow unused
-    /// (RFC 2861, as Linux does it).
+    /// The window halves for every retransmission timeout without transmissions. It does not grow
+    /// while unused (RFC 2861, as in Linux).
     Halve,
-    /// It stays for five minutes, and does not grow unless half of it was used; a loss reduces what
-    /// was used (RFC 7661).
+    /// The window stays for five minutes, and does not grow unless half of it was used. A loss
+    /// reduces the used part (RFC 7661).
     Validate,
 }
 
-/// Which part of the retransmission timeout has a least value.
+/// The part of the retransmission timeout that has a lower bound.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Floor {
-    /// All of it (RFC 6298, section 2.4).
+    /// The whole timeout (RFC 6298, section 2.4).
     Timeout,
-    /// What is added to the smoothed round-trip time (Linux).
+    /// The term that is added to the smoothed round-trip time (Linux).
     Variation,
 }
 
-/// How timeouts that were not called for are found out.
+/// Detection of spurious timeouts.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spurious {
-    /// They are not.
+    /// No detection.
     Off,
-    /// By the timestamp the first ACK echoes (RFC 3522).
+    /// The timestamp that the first ACK echoes (RFC 3522).
     Timestamps,
-    /// By timestamps, by what is acknowledged after a timeout (F-RTO, RFC 5682), and by D-SACK (RFC
-    /// 3708), as in Linux.
+    /// Timestamps, the ACKs after a timeout (F-RTO, RFC 5682), and D-SACK (RFC 3708), as in Linux.
     All,
 }
 
-/// Makes [`Details`] and what a file may say of them.
+/// Makes [`Details`] and the fields that a file may set.
 macro_rules! details {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty $(as $with:literal)?,)+) => {
         /// Every detail of an end point that a [`Profile`] decides.
@@ -153,12 +153,12 @@ macro_rules! details {
         }
 
         impl Details {
-            /// What each is called in a file, and what it is.
+            /// Name and description of each detail in a file.
             pub const ABOUT: &[(&str, &str)] =
                 &[$((stringify!($name), concat!($($doc),+).trim_ascii())),+];
         }
 
-        /// An end point as a file describes it.
+        /// An end point as written in a file.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Described {
@@ -172,7 +172,7 @@ macro_rules! details {
         }
 
         impl Described {
-            /// The profile's details where the file says nothing else.
+            /// The profile's details, with the overrides of the file.
             fn details(&self) -> Details {
                 let mut details = self.profile.details();
                 $(if let Some(set) = self.$name { details.$name = set; })+
@@ -305,7 +305,7 @@ details! {
 }
 
 impl Profile {
-    /// The congestion control of its day.
+    /// The profile's default congestion control.
     #[must_use]
     pub fn congestion(self) -> CongestionSpec {
         match self {
@@ -315,7 +315,7 @@ impl Profile {
         }
     }
 
-    /// What it stands for.
+    /// The profile's details.
     #[must_use]
     pub const fn details(self) -> Details {
         match self {
@@ -326,33 +326,34 @@ impl Profile {
     }
 }
 
-/// How an end point behaves.
+/// Settings of an end point.
 ///
-/// In a file it is one table: `profile`, `congestion`, `mss`, `receive_window`, `window_scale`, and
-/// any of the [`Details`] by its name.
+/// A file holds them in one table: `profile`, `congestion`, `mss`, `receive_window`,
+/// `window_scale`, and any of the [`Details`] by its name.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Described")]
 pub struct Config {
-    /// Whose end point this is like.
+    /// The stack that the end point imitates.
     pub profile: Profile,
-    /// Its congestion control.
+    /// The congestion control.
     pub congestion: CongestionSpec,
-    /// Largest segment it sends and takes, in bytes without headers; options come out of it.
+    /// Largest segment that is sent and accepted, in bytes without headers. Options reduce the
+    /// payload.
     pub mss: u16,
-    /// Most bytes it takes in that were not read yet.
+    /// Size of the receive buffer: the most bytes accepted and not yet read.
     pub receive_window: Bytes,
-    /// Window scale it offers; `None` for the least that shows all of `receive_window`.
+    /// Window scale that is offered; `None` for the least that can express `receive_window`.
     pub window_scale: Option<u8>,
-    /// The profile's details, or others.
+    /// The profile's details, with overrides.
     pub details: Details,
-    /// Every arrival of new data is told as an [`Event`](super::Event), for a driver that keeps the
-    /// bytes.
+    /// Each arrival of new data is reported as an [`Event`](super::Event), for drivers that keep
+    /// the bytes.
     pub tell_arrivals: bool,
 }
 
 impl Config {
-    /// An end point of this profile, with its congestion control, 1,460-byte segments and a window of
-    /// 4 MiB.
+    /// An end point with this profile, its default congestion control, segments of 1,460 bytes and
+    /// a receive window of 4 MiB.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         Self {
@@ -378,7 +379,7 @@ impl Default for Config {
 /// Source: Linux, `TCP_MIN_MSS`.
 pub(super) const LEAST_MSS: u16 = 88;
 
-/// The largest window RFC 7323 can show (section 2.3).
+/// The largest window that RFC 7323 can express (section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 
 impl TryFrom<Described> for Config {

@@ -1,7 +1,8 @@
-//! Losses by time: what was sent long enough before something that was delivered is lost.
+//! RACK: a segment is lost when a segment sent sufficiently later has been delivered.
 //!
-//! Source: RFC 8985, sections 6 and 7. Differs: the reordering timer is set for the first segment
-//! that is still waited for, not for the last (section 6.2, step 5), so each is found lost in time.
+//! Source: RFC 8985, sections 6 and 7.
+//! Differs: the reordering timer is set for the oldest segment still waited for, so each loss is
+//! found at its own time. Section 6.2, step 5 sets it for the newest.
 
 use std::time::Duration;
 
@@ -11,27 +12,27 @@ use super::rto::Rto;
 use super::scoreboard::{DUPLICATES, Scoreboard};
 use crate::Time;
 
-/// What was delivered of what was sent last, and how much reordering is seen.
+/// The most recently sent segment that was delivered, and the reordering seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rack {
-    /// When the segment sent last of all that were delivered was sent, and where it ends.
+    /// Send time and end of the delivered segment that was sent last.
     at: Time,
     end: u64,
-    /// Its round-trip time.
+    /// Round-trip time of that segment.
     rtt: Duration,
-    /// Segments were seen to overtake one another.
+    /// Reordering was seen.
     reordered: bool,
-    /// Quarters of the least round-trip time that a segment is waited for.
+    /// Reordering window in quarters of the least round-trip time.
     quarters: u8,
-    /// Recoveries until `quarters` falls back to one.
+    /// Recoveries until `quarters` returns to one.
     persist: u8,
-    /// End of what was sent when a D-SACK last lengthened the wait.
+    /// End of the sent data when a D-SACK last enlarged the window.
     round: u64,
 }
 
 impl Rack {
-    /// Source: RFC 8985, section 6.2, steps 2 and 3. `echoed` is whether timestamps show that the
-    /// original was delivered, and not its copy.
+    /// Source: RFC 8985, section 6.2, steps 2 and 3. `echoed`: timestamps show that the ACK is for
+    /// the original and not for its retransmission.
     pub(super) fn deliver(&mut self, now: Time, delivered: &Delivered, rto: &Rto, echoed: bool) {
         self.reordered |= delivered.overtaken;
         let Some(latest) = delivered.latest else { return };
@@ -45,7 +46,7 @@ impl Rack {
         }
     }
 
-    /// A D-SACK shows that something was sent again without need.
+    /// A D-SACK reports a spurious retransmission, so the reordering window grows.
     ///
     /// Source: RFC 8985, section 6.2, step 4.
     pub(super) fn duplicate(&mut self, una: u64, sent: u64) {
@@ -64,7 +65,7 @@ impl Rack {
         }
     }
 
-    /// How much longer than a round-trip time a segment is waited for.
+    /// The reordering window: the wait beyond a round-trip time before a segment is lost.
     fn patience(&self, rto: &Rto, impatient: bool) -> Duration {
         if !self.reordered && impatient {
             return Duration::ZERO;
@@ -73,7 +74,7 @@ impl Rack {
         (quarter * u32::from(self.quarters.max(1))).min(rto.smoothed().unwrap_or_default())
     }
 
-    /// Finds what is lost by now; returns when the next may be.
+    /// Marks lost segments; returns the time at which the next may be lost.
     ///
     /// Source: RFC 8985, section 6.2, step 5.
     pub(super) fn detect(
@@ -99,5 +100,5 @@ impl Rack {
 /// Source: RFC 8985, section 6.2, step 4 (`RACK.reo_wnd_persist`).
 const PERSIST: u8 = 16;
 
-/// So many quarters are longer than any smoothed round-trip time, which bounds the wait.
+/// Upper bound of `quarters`. At this value the smoothed round-trip time limits the wait.
 const MOST_QUARTERS: u8 = 200;

@@ -8,8 +8,8 @@ use super::congestion::Delivery;
 use super::scoreboard::Sent;
 use crate::{Rate, Time};
 
-/// What was delivered by the time a segment was sent last, when that was known, and when the first of
-/// its flight was sent.
+/// State at the send time of a segment: bytes delivered until then, the time of the last delivery,
+/// and the send time of the first segment of its flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     delivered: u64,
@@ -17,19 +17,19 @@ pub(super) struct Stamp {
     flight_began: Time,
 }
 
-/// What has been delivered by when.
+/// Samples the delivery rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateSampler {
     delivered: u64,
     delivered_at: Time,
-    /// When the first of the flight being measured was sent.
+    /// Send time of the first segment of the flight that is measured.
     flight_began: Time,
-    /// `delivered` up to which samples may be low for want of data.
+    /// Samples are application-limited until `delivered` exceeds this value.
     limited_until: u64,
 }
 
 impl RateSampler {
-    /// A segment to be sent now; `idle` if nothing was out before.
+    /// Stamps a segment that is sent now; `idle` if nothing was in flight before.
     pub(super) fn stamp(&mut self, now: Time, idle: bool, start: u64, end: u64) -> (Sent, Stamp) {
         if idle {
             (self.flight_began, self.delivered_at) = (now, now);
@@ -39,7 +39,7 @@ impl RateSampler {
         (sent, Stamp { delivered, delivered_at, flight_began })
     }
 
-    /// The sender has no more to send, with `flight` bytes out.
+    /// The application has no more data, with `flight` bytes in flight.
     pub(super) fn limited(&mut self, flight: u64) {
         self.limited_until = (self.delivered + flight).max(1);
     }
@@ -49,8 +49,8 @@ impl RateSampler {
         self.delivered
     }
 
-    /// `bytes` were delivered, of which `latest` was sent last. A rate over less than the `least`
-    /// round-trip time says nothing, nor does one without the stamp of that.
+    /// Counts `bytes` as delivered, of which `latest` was sent last. Returns no sample if the
+    /// interval is shorter than `least`, the least round-trip time, or without a stamp.
     pub(super) fn deliver(
         &mut self,
         now: Time,

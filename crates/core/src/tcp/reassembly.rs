@@ -1,4 +1,4 @@
-//! What arrived ahead of what is missing.
+//! Out-of-order data: ranges that arrived beyond a hole.
 
 /// Ranges of the stream that arrived out of order, lowest first, none touching another.
 #[derive(Debug, Default)]
@@ -7,21 +7,21 @@ pub(super) struct Reassembly {
     bytes: u64,
 }
 
-/// What taking in a range did.
+/// Result of inserting a range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
-    /// Some of it is new. It now is part of this range.
+    /// A part of the range is new. The field is the merged range that now holds it.
     New((u64, u64)),
-    /// All of it was there.
+    /// The whole range had arrived before.
     Known,
-    /// There are too many holes to keep track of.
+    /// There are too many holes to store another range.
     Full,
 }
 
 impl Reassembly {
-    /// Takes in `from..to`, which is not empty.
+    /// Inserts `from..to`, which is not empty.
     pub(super) fn insert(&mut self, from: u64, to: u64) -> Taken {
-        // Ranges that touch this one.
+        // Ranges that overlap or touch this one.
         let first = self.ranges.partition_point(|(_, end)| *end < from);
         let last = first + self.ranges[first..].partition_point(|(start, _)| *start <= to);
         if first == last {
@@ -29,7 +29,7 @@ impl Reassembly {
                 return Taken::Full;
             }
             if self.ranges.len() == self.ranges.capacity() {
-                // Many connections have a few each: little in reserve.
+                // Many connections hold a few ranges each, so spare capacity stays small.
                 self.ranges.reserve_exact(2 + self.ranges.len() / 4);
             }
             self.ranges.insert(first, (from, to));
@@ -47,7 +47,8 @@ impl Reassembly {
         Taken::New(merged)
     }
 
-    /// All up to `next` is there in order; returns up to where it now is, with what follows.
+    /// All data below `next` has arrived. Removes the ranges that connect to it and returns the new
+    /// end.
     pub(super) fn advance(&mut self, next: u64) -> u64 {
         let gone = self.ranges.partition_point(|(start, _)| *start <= next);
         let mut end = next;
@@ -58,7 +59,7 @@ impl Reassembly {
         end
     }
 
-    /// The range that holds `place`.
+    /// The range that contains `place`.
     pub(super) fn around(&self, place: u64) -> Option<(u64, u64)> {
         let index = self.ranges.partition_point(|(_, end)| *end <= place);
         self.ranges.get(index).copied().filter(|(start, _)| *start <= place)
@@ -68,13 +69,13 @@ impl Reassembly {
         self.ranges.is_empty()
     }
 
-    /// The lowest ranges.
+    /// The ranges in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().copied()
     }
 }
 
-/// Holes beyond which new ones are refused, so that a peer that sends single bytes costs little.
+/// Most ranges that are stored. It limits the memory that a peer can take by sending single bytes.
 const MOST_RANGES: usize = 1_024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The half of an end point that receives: reassembly, acknowledgements, the receive window.
+//! The receiving half of an end point: reassembly, acknowledgements, the receive window.
 //!
 //! Source: RFC 9293, section 3.10.7.4; RFC 5681, section 4.2 (delayed ACKs); RFC 2018, section 4 and
 //! RFC 2883 (SACK blocks); RFC 3168, section 6.1.3 and RFC 8257, section 3.2 (ECN-Echo).
@@ -9,10 +9,10 @@ use super::sequence::low;
 use crate::Time;
 use crate::packet::{Ecn, SackBlocks};
 
-/// Data of a segment, by its place in the stream.
+/// Data of a segment, by its stream offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// Place of its first byte, relative to the next expected.
+    /// Offset of the first byte, relative to the next expected byte.
     pub(super) offset: i64,
     pub(super) len: u64,
     pub(super) fin: bool,
@@ -21,15 +21,15 @@ pub(super) struct Arrival {
     pub(super) reduced: bool,
 }
 
-/// What arrived ahead of what is missing.
+/// Out-of-order data.
 #[derive(Debug)]
 struct Ahead {
     held: Reassembly,
-    /// Places whose ranges are told first, the latest first; [`NOWHERE`] for none.
+    /// Offsets of the ranges that SACK blocks report first, latest first; [`NOWHERE`] for none.
     recent: [u64; SackBlocks::MOST],
 }
 
-/// In no range of the stream, nor its end.
+/// An offset outside any range, and before a FIN the unknown end of the stream.
 const NOWHERE: u64 = u64::MAX;
 
 impl Default for Ahead {
@@ -38,41 +38,42 @@ impl Default for Ahead {
     }
 }
 
-/// The half of an end point that receives.
+/// The receiving half of an end point.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// All below has arrived.
+    /// Offset up to which all data has arrived.
     next: u64,
-    /// The application has read so much.
+    /// Number of bytes that the application has read.
     read: u64,
-    /// Place up to which the window was offered.
+    /// Right edge of the offered window.
     offered: u64,
     buffer: u64,
     segment: u64,
-    /// With less than this left of the window, an ACK reports at once that it has opened by much.
+    /// With less than this left of the window, an ACK reports at once that the window has grown.
     updated_below: u64,
-    /// A segment that arrived twice is reported (RFC 2883).
+    /// The first SACK block reports duplicate segments (RFC 2883).
     dsack: bool,
-    /// Only the ranges of so many arrivals are reported.
+    /// Number of recent arrivals whose ranges are reported.
     remembered: usize,
     recent_only: bool,
     /// Shift of the window field (RFC 7323, section 2.2).
     scale: u8,
-    /// What arrived ahead of what is missing, while anything is.
+    /// Out-of-order data, while there is a hole.
     ahead: Option<Box<Ahead>>,
-    /// What arrived twice and is to be told; empty for nothing.
+    /// Duplicate range to report; empty for none.
     duplicate: (u64, u64),
-    /// Where the stream ends, once a FIN said so; [`NOWHERE`] before.
+    /// Offset of the end of the stream, once a FIN arrived; [`NOWHERE`] before.
     end: u64,
-    /// Segments not acknowledged yet, and when they must be.
+    /// Number of segments not acknowledged yet, and the time when an ACK is due.
     unacknowledged: u8,
     /// [`Time::MAX`] for never.
     deadline: Time,
     at_once: bool,
     quick: u8,
-    /// ECN-Echo is to be told; the last data segment was marked.
+    /// ACKs carry ECN-Echo. In accurate mode: the last data segment was marked.
     echo: bool,
-    /// Before the state of marks changed: what is to be acknowledged with the old state.
+    /// Accurate mode: acknowledgement number and ECN-Echo of the ACK that is due since the marks
+    /// changed.
     pub(super) before_change: Option<Box<(u64, bool)>>,
     ecn: EcnMode,
     pub(super) marks: u64,
@@ -111,7 +112,7 @@ impl Receiver {
         }
     }
 
-    /// The handshake agreed on this.
+    /// Stores the result of the handshake.
     pub(super) fn establish(&mut self, scale: u8, ecn: bool, details: &Details) {
         self.scale = scale;
         if ecn {
@@ -119,7 +120,7 @@ impl Receiver {
         }
     }
 
-    /// The next place expected, a FIN counted.
+    /// The next expected offset; a received FIN counts as one.
     pub(super) fn next(&self) -> u64 {
         self.next + u64::from(self.is_finished())
     }
@@ -129,19 +130,20 @@ impl Receiver {
         self.next
     }
 
-    /// Data bytes in order that were not read.
+    /// Bytes in order that the application has not read.
     pub(super) const fn readable(&self) -> u64 {
         self.next - self.read
     }
 
-    /// All data and the FIN have arrived.
+    /// True if all data and the FIN have arrived.
     pub(super) fn is_finished(&self) -> bool {
         self.end == self.next
     }
 
-    /// The application has read `bytes` more. A window that opens much is told at once.
+    /// The application has read `bytes` more. If the window grows considerably, an ACK reports that
+    /// at once.
     ///
-    /// Source: RFC 9293, section 3.8.6.2.2 (no silly windows).
+    /// Source: RFC 9293, section 3.8.6.2.2 (silly window syndrome).
     pub(super) fn read(&mut self, bytes: u64) {
         self.read = self.read.saturating_add(bytes).min(self.next);
         let gain = self.window_end().saturating_sub(self.offered);
@@ -151,13 +153,13 @@ impl Receiver {
         }
     }
 
-    /// The window field can show no more than this.
+    /// Right edge of the window, within the range of the window field.
     fn window_end(&self) -> u64 {
         (self.read + self.buffer).min(self.next + (u64::from(u16::MAX) << self.scale))
     }
 
-    /// The window to offer now. What was offered is taken; shown, the right edge may move left by less
-    /// than a step of the scale, which a sender must bear (RFC 7323, section 2.4).
+    /// The value of the window field, which is recorded as offered. Scaling may move the right edge
+    /// left by less than one step; senders must tolerate this (RFC 7323, section 2.4).
     pub(super) fn offer(&mut self) -> u16 {
         let window = self.window_end().saturating_sub(self.next) >> self.scale;
         let window = u16::try_from(window).unwrap_or(u16::MAX);
@@ -165,7 +167,7 @@ impl Receiver {
         window
     }
 
-    /// Whether a segment at `offset` that takes up `len` lies within what may come.
+    /// True if the segment at `offset` with `len` sequence numbers overlaps the window.
     ///
     /// Source: RFC 9293, section 3.10.7.4, the four cases.
     pub(super) fn accepts(&self, offset: i64, len: u64) -> bool {
@@ -175,13 +177,13 @@ impl Receiver {
         match (len, window) {
             (0, 0) => offset == 0,
             (0, _) => inside(offset),
-            // A window of zero takes no data; ACKs of such segments are looked at all the same.
+            // A zero window accepts no data. The ACK of such a segment is still processed.
             (_, 0) => false,
             (_, _) => inside(offset) || inside(last) || (offset < 0 && last >= 0),
         }
     }
 
-    /// Takes in the data of an acceptable segment; returns the range it holds that may be new.
+    /// Takes in the data of an acceptable segment. Returns the range that may be new.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -219,7 +221,7 @@ impl Receiver {
         taken
     }
 
-    /// The next data that was expected, with nothing behind a hole.
+    /// Takes in the next expected data while there is no hole.
     fn in_order(&mut self, now: Time, details: &Details, to: u64) {
         self.next = to;
         self.unacknowledged = self.unacknowledged.saturating_add(1);
@@ -235,7 +237,8 @@ impl Receiver {
         }
     }
 
-    /// Beyond a hole, or into one: told at once (RFC 5681, section 4.2).
+    /// Takes in data beyond a hole or in a hole, which is acknowledged at once (RFC 5681, section
+    /// 4.2).
     fn out_of_order(&mut self, start: u64, stop: u64) -> Option<(u64, u64)> {
         self.at_once = true;
         match self.ahead.get_or_insert_default().held.insert(start, stop) {
@@ -258,14 +261,14 @@ impl Receiver {
         Some((start, stop))
     }
 
-    /// The FIN is there, and all before it.
+    /// If the FIN and all data before it have arrived, acknowledges at once.
     fn finish_if_whole(&mut self) {
         if self.is_finished() {
             self.at_once = true;
         }
     }
 
-    /// A range arrived that was there already: told once, as D-SACK, and at once.
+    /// A duplicate range arrived: reports it once, as D-SACK, and at once.
     fn known(&mut self, from: u64, to: u64) {
         self.at_once = true;
         if to > from {
@@ -311,17 +314,17 @@ impl Receiver {
         }
     }
 
-    /// Whether ACKs carry ECN-Echo.
+    /// True if ACKs carry ECN-Echo.
     pub(super) const fn echo(&self) -> bool {
         self.echo
     }
 
-    /// An ACK must go now.
+    /// True if an ACK must be sent now.
     pub(super) fn must_acknowledge(&self, now: Time) -> bool {
         self.at_once || self.deadline <= now
     }
 
-    /// A segment arrived that lies outside the window.
+    /// Handles a segment outside the window.
     pub(super) fn refuse(&mut self, now: Time, details: &Details, offset: i64, len: u64) {
         let from = self.next.saturating_add_signed(offset);
         let to = from.saturating_add(len);
@@ -337,33 +340,33 @@ impl Receiver {
         }
     }
 
-    /// An ACK is to go with the next poll.
+    /// Sends an ACK with the next poll.
     pub(super) fn acknowledge_at_once(&mut self) {
         self.at_once = true;
     }
 
-    /// When the next ACK is due.
+    /// Time when the next ACK is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         (self.deadline != Time::MAX).then_some(self.deadline)
     }
 
-    /// An ACK leaves.
+    /// An ACK departs.
     pub(super) fn acknowledged(&mut self) {
         (self.at_once, self.unacknowledged, self.deadline) = (false, 0, Time::MAX);
     }
 
-    /// An ACK that carries blocks leaves: a duplicate is told once.
+    /// An ACK with SACK blocks departs. A duplicate is reported once.
     pub(super) fn blocks_told(&mut self) {
         self.duplicate = (0, 0);
     }
 
-    /// There is something selective to tell.
+    /// True if there are SACK blocks to send.
     pub(super) fn has_blocks(&self) -> bool {
         self.ahead.is_some() || self.duplicate.1 > 0
     }
 
-    /// At most `room` SACK blocks: a duplicate, then the range that grew last, then those told
-    /// before, then others; `base` is the sequence number of place zero.
+    /// At most `room` SACK blocks in this order: a duplicate, the range that grew last, the ranges
+    /// reported before, other ranges. `base` is the sequence number of offset zero.
     ///
     /// Source: RFC 2018, section 4; RFC 2883, section 4.
     pub(super) fn blocks(&mut self, base: u32, room: usize) -> SackBlocks {
@@ -377,7 +380,7 @@ impl Receiver {
             if self.dsack {
                 blocks.push(numbers((from, to)));
             }
-            // A duplicate within a range that is held is told together with that range.
+            // If the duplicate lies within a stored range, that range is reported as well.
             self.remember(from);
         }
         let Some(Ahead { held, recent }) = self.ahead.as_deref() else { return blocks };

@@ -8,20 +8,20 @@ use super::profile::{Details, Floor};
 use crate::Time;
 use crate::time::nanos;
 
-/// What is known about the round-trip time, and the timeout that follows from it.
+/// The estimates of the round-trip time, and the retransmission timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rto {
     /// Smoothed round-trip time in ns; zero before the first measurement.
     smoothed: u64,
-    /// Its mean deviation in ns.
+    /// Mean deviation of the round-trip time in ns.
     deviation: u64,
-    /// What it adds to the timeout as in Linux, the most that four deviations were in this round trip,
-    /// and the place whose acknowledgement ends that.
+    /// With [`Floor::Variation`], as in Linux: the term added to the smoothed round-trip time, its
+    /// largest value in this round, and the offset whose acknowledgement ends the round.
     variation: u64,
     most: u64,
     round: u64,
     least: u64,
-    /// The timeout that follows from the last measurement, not backed off, and not cut to the greatest there is.
+    /// Timeout after the last measurement, without backoff and without the upper bound.
     follows: u64,
     /// Timeouts in a row.
     backoff: u8,
@@ -41,12 +41,12 @@ impl Rto {
         }
     }
 
-    /// Takes in a measurement, made when all below `una` was acknowledged and all below `next` sent;
-    /// only segments sent once measure anything (Karn).
+    /// Takes in a measurement; `una` is the first unacknowledged offset and `next` the next to
+    /// send. Only segments that were sent once may be measured (Karn).
     ///
     /// Source: RFC 6298, sections 2.2 and 2.3, with alpha = 1/8 and beta = 1/4.
     ///
-    /// It also ends the backoff: one from a segment sent twice could not (section 5.7; Karn).
+    /// The sample also ends the backoff (section 5.7).
     pub(super) fn sample(&mut self, details: &Details, rtt: Duration, una: u64, next: u64) {
         self.backoff = 0;
         let exact = nanos(rtt).max(1);
@@ -62,7 +62,7 @@ impl Rto {
         self.follows = self.following(details);
     }
 
-    /// The mean in eighths of a clock step, its deviation in quarters, as whole numbers.
+    /// Integer estimator: the mean in eighths of a clock step, its deviation in quarters.
     ///
     /// Source: Jacobson, "Congestion avoidance and control", appendix A, doi 10.1145/52325.52356;
     /// ns-2.35, `rtt_update`.
@@ -91,7 +91,7 @@ impl Rto {
         self.smoothed = self.smoothed - self.smoothed / 8 + rtt / 8;
     }
 
-    /// The timeout that follows from what is known.
+    /// The timeout that results from the estimates.
     fn following(&self, details: &Details) -> u64 {
         match details.rto_floor {
             Floor::Variation => self.smoothed.saturating_add(self.variation),
@@ -111,7 +111,8 @@ impl Rto {
         }
     }
 
-    /// The deviation, which hardly grows when round-trip times shrink, and the most it was.
+    /// The deviation, which grows slowly while round-trip times fall, and its maximum in this
+    /// round.
     ///
     /// Source: Linux 6.12, `tcp_rtt_estimator`.
     fn vary(&mut self, details: &Details, off: u64, below: bool) {
@@ -121,7 +122,7 @@ impl Rto {
         self.variation = self.variation.max(self.most);
     }
 
-    /// Once in a round trip what is added to the timeout comes down.
+    /// Once per round trip the variation decays towards the maximum of the round.
     ///
     /// Source: Linux 6.12, `tcp_rtt_estimator`.
     fn end_round(&mut self, details: &Details, una: u64, next: u64) {
@@ -131,7 +132,7 @@ impl Rto {
         }
     }
 
-    /// It expired: the next is twice as long (RFC 6298, section 5.5).
+    /// The timer expired: the timeout doubles (RFC 6298, section 5.5).
     pub(super) const fn back_off(&mut self, details: &Details) {
         self.backoff = self.backoff.saturating_add(1);
         if details.rtt_in_steps && self.backoff >= FORGETTING {
@@ -139,24 +140,24 @@ impl Rto {
         }
     }
 
-    /// The next timeout is not backed off.
+    /// Ends the backoff.
     pub(super) const fn end_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The path is there again, or so it seems: how much shorter the timeout is, not backed off.
+    /// Ends the backoff because the path seems to work again. Returns the reduction of the timeout.
     pub(super) fn revert(&mut self, details: &Details) -> Duration {
         let before = self.timeout(details);
         self.backoff = 0;
         before.saturating_sub(self.timeout(details))
     }
 
-    /// The timeout as it stands, backed off.
+    /// The current timeout, with backoff.
     pub(super) fn timeout(&self, details: &Details) -> Duration {
         self.backed_off(details, self.backoff)
     }
 
-    /// The timeout, doubled so many times.
+    /// The timeout, doubled `times` times.
     pub(super) fn backed_off(&self, details: &Details, times: u8) -> Duration {
         Duration::from_nanos(self.doubled(details, times))
     }
@@ -166,8 +167,8 @@ impl Rto {
         self.backed_off(details, 0)
     }
 
-    /// When the tail is probed for in ns, `slack` after two round-trip times, but no later than the timeout; `unknown`
-    /// stands for the former before the first measurement.
+    /// Wait in ns before a tail loss probe: two smoothed round-trip times plus `slack`, at most the
+    /// timeout. `unknown` replaces the sum before the first measurement.
     #[inline]
     pub(super) fn probe(&self, details: &Details, slack: Duration, unknown: Duration) -> u64 {
         let wait = match self.smoothed {
@@ -177,7 +178,7 @@ impl Rto {
         wait.min(self.doubled(details, self.backoff))
     }
 
-    /// The timeout in ns, doubled so many times.
+    /// The timeout in ns, doubled `times` times.
     #[inline]
     fn doubled(&self, details: &Details, times: u8) -> u64 {
         let base = if self.follows == 0 { nanos(details.rto_initial) } else { self.follows };
@@ -202,14 +203,15 @@ impl Rto {
     }
 }
 
-/// Doublings after which every timeout is at its greatest value.
+/// Number of doublings at which every timeout has reached its maximum.
 const MOST_DOUBLINGS: u8 = 16;
 
-/// Timeouts in a row after which a mean counted in steps is forgotten (ns-2.35, `rtt_backoff`).
+/// Timeouts in a row after which an estimate counted in steps is discarded (ns-2.35,
+/// `rtt_backoff`).
 const FORGETTING: u8 = 4;
 
-/// The round-trip time of a segment that was sent at `sent` and acknowledged `now`, as the profile's
-/// clock shows it.
+/// Round-trip time of a segment sent at `sent` and acknowledged `now`, in the steps of the
+/// profile's clock.
 pub(super) fn elapsed(details: &Details, sent: Time, now: Time) -> Duration {
     let step = nanos(details.clock_granularity);
     if !details.rtt_in_steps || step == 0 {
@@ -219,7 +221,7 @@ pub(super) fn elapsed(details: &Details, sent: Time, now: Time) -> Duration {
     Duration::from_nanos(steps.max(1) * step)
 }
 
-/// `span` as a clock of the profile's step shows it.
+/// `span` rounded up to the steps of the profile's clock.
 fn stepped(span: u64, details: &Details) -> u64 {
     match nanos(details.clock_granularity) {
         0 => span,

@@ -1,13 +1,13 @@
-//! What was sent and is not acknowledged: one entry for each segment, in the order of the stream.
+//! Scoreboard: one entry for each segment that was sent and is not acknowledged, in stream order.
 //!
-//! Everything an ACK asks for costs O(1) amortised: what is lost by the count of segments delivered
-//! above it is an edge that only moves up (RFC 6675, `IsLost`); what was delivered selectively is
-//! skipped in runs; what is lost by time is the head of a list by time of sending (RFC 8985).
+//! Each ACK costs O(1) amortised. For loss by count (RFC 6675, `IsLost`), an edge moves up over the
+//! segments that are delivered or lost. Runs of segments delivered selectively are skipped as a
+//! whole. For loss by time (RFC 8985), the oldest segment is the head of a list in order of send time.
 //!
-//! Differs: a selective acknowledgement of a part of a segment counts for nothing until the rest is
-//! covered too (RFC 2018 leaves the use of blocks to the sender); three segments count as three
-//! sequences whether they are contiguous or not, as in Linux (RFC 6675 wants more than two full
-//! segments' bytes if they are).
+//! Differs: a SACK block that covers a part of a segment has no effect until the rest is covered
+//! (RFC 2018 leaves this to the sender).
+//! Differs: three delivered segments above a segment make it lost even if they are contiguous, as
+//! in Linux. RFC 6675 then wants more than two full segments of bytes.
 
 mod by_time;
 mod entry;
@@ -20,44 +20,44 @@ use super::delivered::Delivered;
 use super::rate::Stamp;
 use crate::Time;
 
-/// Segments delivered above one that make it lost.
+/// Number of delivered segments above a segment that make it lost.
 ///
 /// Source: RFC 5681, section 3.2; RFC 6675, section 2 (`DupThresh`).
 pub(super) const DUPLICATES: u32 = 3;
 
-/// Segments there is room for at first, and an eighth of what is out each time more is needed.
+/// Initial capacity in segments. Later growth is an eighth of the segments in flight.
 const ROOM: usize = 2;
 
-/// A stamp for each segment that is out.
+/// A delivery-rate stamp for each segment in flight.
 #[derive(Debug, Default)]
 struct Stamps(VecDeque<Stamp>);
 
-/// Neighbours of each segment that is out.
+/// The list neighbours of each segment in flight.
 #[derive(Debug, Default)]
 struct Neighbours(VecDeque<Neighbour>);
 
-/// The neighbours of a segment in the list by time of sending; itself where there is none. Of one
-/// that was delivered, `newer` is one up to which all are.
+/// Neighbours of a segment in the list by send time; the segment itself at either end. For a
+/// delivered segment, `newer` is the end of a run of delivered segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Neighbour {
     older: u32,
     newer: u32,
 }
 
-/// The segments that are out.
+/// The segments in flight.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     sent: VecDeque<Entry>,
-    /// When the last was sent.
+    /// Time of the last transmission.
     latest: Time,
-    /// The neighbours of each, while there is a list by time that is not the stream, or since any was
-    /// delivered out of order.
+    /// Kept while the order of send times differs from the stream, or since a segment was delivered
+    /// out of order.
     neighbours: Option<Box<Neighbours>>,
-    /// A stamp for each, if anybody asks for the delivery rate.
+    /// Kept if the congestion control uses the delivery rate.
     stamps: Option<Box<Stamps>>,
-    /// Number of the first; numbers wrap.
+    /// Number of the first entry; numbers wrap.
     first: u32,
-    /// All below is acknowledged.
+    /// Offset up to which all data is acknowledged.
     una: u64,
     /// End of the last segment.
     end: u64,
@@ -67,38 +67,39 @@ pub(super) struct Scoreboard {
     copies: u64,
     /// A segment is [`Sent::NAMED`].
     named: bool,
-    /// Bytes that have been found lost, ever.
+    /// Total of bytes ever found lost.
     lost_ever: u64,
-    /// Highest place that was delivered.
+    /// Highest offset that was delivered.
     highest: u64,
-    /// Segments delivered from index `edge` on, where all below is delivered or lost.
+    /// Number of the entry below which all are delivered or lost, and the count of delivered
+    /// entries from it on.
     edge: u32,
     above_edge: u32,
-    /// No segment below is lost and without a copy.
+    /// Below this entry no lost segment lacks a retransmission in flight.
     cursor: u32,
-    /// The list by time, if it is not the stream: oldest and newest.
+    /// Oldest and newest entry of the list by send time, if it differs from the stream.
     list: Option<(u32, u32)>,
     by_time: bool,
-    /// All below was sent when a segment last was delivered out of order, found lost or sent again; once that is
-    /// acknowledged the list by time is the stream, which is `in_order`.
+    /// End of the sent data when a segment last was delivered out of order, found lost or
+    /// retransmitted. Once this offset is acknowledged, send times follow the stream (`in_order`).
     disturbed: u64,
     in_order: bool,
 }
 
 impl Scoreboard {
-    /// None out; `by_time` if [`lose_older`](Self::lose_older) will be asked, `stamped` if
-    /// [`Delivered::stamp`] will be.
+    /// An empty scoreboard. `by_time` permits [`lose_older`](Self::lose_older), `stamped` keeps
+    /// [`Delivered::stamp`].
     pub(super) fn new(by_time: bool, stamped: bool) -> Self {
         let stamps = stamped.then(Box::default);
         Self { by_time, stamps, in_order: true, ..Self::default() }
     }
 
-    /// All below is acknowledged.
+    /// Offset up to which all data is acknowledged.
     pub(super) const fn una(&self) -> u64 {
         self.una
     }
 
-    /// End of what was sent.
+    /// End of the sent data.
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
@@ -108,12 +109,12 @@ impl Scoreboard {
         self.end - self.una
     }
 
-    /// Bytes in the network, as far as is known (`pipe`, RFC 6675).
+    /// Estimate of the bytes in the network (`pipe`, RFC 6675).
     pub(super) const fn pipe(&self) -> u64 {
         self.outstanding() + self.copies - self.sacked - self.lost
     }
 
-    /// Segments that are out.
+    /// Number of segments in flight.
     pub(super) fn segments(&self) -> usize {
         self.sent.len()
     }
@@ -133,7 +134,7 @@ impl Scoreboard {
         self.lost_ever
     }
 
-    /// Bytes that are lost.
+    /// Bytes that count as lost now.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }
@@ -158,12 +159,12 @@ impl Scoreboard {
         Some(entry.sent(self.una, end, self.latest))
     }
 
-    /// Whether there is one at `index` that is so.
+    /// True if the entry at `index` exists and has `flag`.
     fn is(&self, index: usize, flag: u8) -> bool {
         self.sent.get(index).is_some_and(|entry| entry.is(flag))
     }
 
-    /// Takes note of a new segment, the next in the stream.
+    /// Adds a new segment, the next in the stream.
     pub(super) fn push(&mut self, (sent, stamp): (Sent, Stamp)) {
         (self.end, self.latest) = (sent.end(), self.latest.max(sent.at));
         if let Some(stamps) = &mut self.stamps {
@@ -182,7 +183,7 @@ impl Scoreboard {
         }
     }
 
-    /// All below `to` is acknowledged.
+    /// Removes the segments below `to`, which are acknowledged.
     pub(super) fn acknowledge(&mut self, to: u64, delivered: &mut Delivered) {
         while let Some(sent) = self.front().filter(|sent| sent.end() <= to) {
             let stamp = self.stamps.as_mut().and_then(|stamps| stamps.0.pop_front());
@@ -220,8 +221,8 @@ impl Scoreboard {
         }
     }
 
-    /// A window that was once large does not keep its room: what is left is as if it had grown to that,
-    /// so that a window that comes and goes moves little.
+    /// Releases capacity after a large window. The rest equals the capacity of a window that grew
+    /// to this size, so repeated growth and shrinkage rarely reallocates.
     #[cold]
     fn give_back(&mut self) {
         let left = self.sent.len() + room(self.sent.len());
@@ -231,7 +232,7 @@ impl Scoreboard {
         }
     }
 
-    /// An ACK in the middle of a segment: what is left of it stays as it is.
+    /// Handles an ACK inside a segment: the remainder keeps its state.
     fn trim(&mut self, to: u64, delivered: &mut Delivered) {
         if self.sent.front().is_none_or(|first| first.start(self.una) >= to) {
             return;
@@ -253,7 +254,7 @@ impl Scoreboard {
         }
     }
 
-    /// The segments within `from..to` are delivered.
+    /// Marks the segments within `from..to` as delivered.
     pub(super) fn sack(&mut self, from: u64, to: u64, delivered: &mut Delivered) {
         let mut index = self.find(from.max(self.una));
         while let Some(sent) = self.get(index).filter(|sent| sent.end() <= to) {
@@ -280,7 +281,7 @@ impl Scoreboard {
         }
     }
 
-    /// Segments that have so many delivered ones above them are lost now.
+    /// Marks as lost all segments with at least `enough` delivered segments above them.
     pub(super) fn lose_by_count(&mut self, enough: u32) {
         while self.above_edge >= enough {
             let index = self.index(self.edge);
@@ -297,10 +298,10 @@ impl Scoreboard {
         }
     }
 
-    /// Everything not delivered is lost, copies too.
+    /// Marks all undelivered segments as lost, retransmissions in flight included.
     ///
-    /// If the first is delivered, its ACK should have come: the peer no longer has what it told of
-    /// (RFC 2018, section 8).
+    /// If the first segment is marked as delivered, the peer has discarded data that it had
+    /// reported (reneging). Then all SACK marks are cleared (RFC 2018, section 8).
     pub(super) fn lose_all(&mut self) {
         if self.is(0, Sent::SACKED) {
             for sent in &mut self.sent {
@@ -361,14 +362,14 @@ impl Scoreboard {
         (self.edge, self.above_edge, self.cursor) = (self.first, 0, self.first);
     }
 
-    /// The first segment is lost, unless it is delivered or lost already.
+    /// Marks the first segment as lost, unless it is delivered or lost already.
     pub(super) fn lose_first(&mut self) {
         if !self.sent.is_empty() && !self.is(0, Sent::SACKED | Sent::LOST) {
             self.lose(0);
         }
     }
 
-    /// Losses found after a timeout that was not called for are none.
+    /// Reverts the losses found after a spurious timeout.
     pub(super) fn forget_losses(&mut self) {
         for index in 0..self.sent.len() {
             let lost = |sent: &Sent| sent.is(Sent::LOST) && !sent.is(Sent::COPY);
@@ -382,7 +383,7 @@ impl Scoreboard {
         }
     }
 
-    /// The lowest lost segment that has no copy on the way.
+    /// The lowest lost segment without a retransmission in flight.
     pub(super) fn next_lost(&mut self) -> Option<Sent> {
         if self.lost == 0 {
             return None;
@@ -401,19 +402,20 @@ impl Scoreboard {
         self.get(index)
     }
 
-    /// The lowest segment below what was delivered last of which nothing is known.
+    /// The lowest segment below the highest delivered offset that is neither delivered, lost nor
+    /// retransmitted.
     pub(super) fn next_hole(&self) -> Option<Sent> {
         let untold = Sent::SACKED | Sent::LOST | Sent::COPY;
         let index = self.sent.iter().position(|sent| !sent.is(untold))?;
         self.get(index).filter(|sent| sent.end() <= self.highest)
     }
 
-    /// The highest segment that is out and not delivered, as far as is known.
+    /// The highest segment that is not known to be delivered.
     pub(super) fn last_unknown(&self) -> Option<Sent> {
         self.get(self.sent.iter().rposition(|sent| !sent.is(Sent::SACKED))?)
     }
 
-    /// A copy of the segment at `start` is sent as `sent` says; returns the place after it.
+    /// Records a retransmission of the segment at `start`, with the send time and stamp given.
     pub(super) fn repeat(&mut self, start: u64, (sent, stamp): (Sent, Stamp)) {
         let index = self.find(start);
         let Some(before) = self.get(index) else { return };
@@ -455,7 +457,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes a segment that goes, or is delivered, out of the counts.
+    /// Removes a segment that is acknowledged or delivered from the counters.
     fn uncount(&mut self, sent: &Sent) {
         for (flag, counter) in [
             (Sent::SACKED, &mut self.sacked),
@@ -475,7 +477,7 @@ impl Scoreboard {
 
     /// Index of the first segment that begins at `place` or above.
     ///
-    /// Most segments have the same length, so a guess is mostly right.
+    /// Most segments have the same length, so a division usually finds it.
     fn find(&self, place: u64) -> usize {
         let Some(front) = self.front() else { return 0 };
         if place <= front.start {
@@ -489,7 +491,7 @@ impl Scoreboard {
         self.sent.partition_point(|sent| sent.start(self.una) < place)
     }
 
-    /// The neighbours of the segment at `index`.
+    /// List neighbours of the segment at `index`.
     #[inline]
     fn neighbour(&mut self, index: usize) -> &mut Neighbour {
         let all = &mut self.neighbours.get_or_insert_default().0;
@@ -499,7 +501,8 @@ impl Scoreboard {
         &mut all[index]
     }
 
-    /// The index after the delivered segments of which `index` is one; later it takes one step.
+    /// Index after the run of delivered segments that contains `index`. Shortens the path, so that
+    /// the next call takes one step.
     fn run_end(&mut self, index: usize) -> usize {
         let mut end = index;
         while self.is(end, Sent::SACKED) {
@@ -520,17 +523,17 @@ impl Scoreboard {
     }
 }
 
-/// How far number `id` is ahead of `reference`.
+/// Distance from number `reference` to number `id`; negative if `id` is behind.
 const fn ahead(id: u32, reference: u32) -> i32 {
     id.wrapping_sub(reference).cast_signed()
 }
 
-/// What a list of so many has in reserve once it has grown.
+/// Spare capacity of a list with `len` entries.
 const fn room(len: usize) -> usize {
     ROOM + len / 8
 }
 
-/// Appends to a list that has little in reserve.
+/// Appends to a list and reserves little spare capacity.
 fn push<T>(list: &mut VecDeque<T>, last: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(room(list.len()));
@@ -538,7 +541,7 @@ fn push<T>(list: &mut VecDeque<T>, last: T) {
     list.push_back(last);
 }
 
-/// A number of segments: a window holds fewer than 2^30 bytes.
+/// A number of segments as `u32`: a window holds fewer than 2^30 bytes.
 fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -1,20 +1,20 @@
-//! A segment as an end point sends and takes it.
+//! A segment as an end point sends and receives it.
 
 use crate::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 
-/// A TCP segment, and the ECN field of the packet it travels in.
+/// A TCP segment, and the ECN field of its packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Segment {
-    /// Its header; `has_sack` says what `sack` says.
+    /// The TCP header. `has_sack` says that `sack` is valid.
     pub header: TcpSegment,
-    /// What is acknowledged selectively.
+    /// The SACK blocks.
     pub sack: SackBlocks,
     /// The ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
 }
 
 impl Segment {
-    /// Length of its header on the wire, options included.
+    /// Length of the header on the wire in bytes, options included.
     #[must_use]
     pub fn header_len(&self) -> u32 {
         let header = &self.header;
@@ -24,7 +24,7 @@ impl Segment {
         let syn = if header.flags.any(TcpFlags::SYN) {
             let mss = if header.mss > 0 { 4 } else { 0 };
             let scale = if header.window_scale.is_some() { 4 } else { 0 };
-            // Beside timestamps it takes the place of their padding.
+            // Beside timestamps, SACK-permitted replaces their padding.
             let alone = header.sack_permitted && header.timestamps.is_none();
             mss + scale + if alone { 4 } else { 0 }
         } else {

@@ -32,21 +32,22 @@ pub(super) use transmit::Span;
 use undo::Undo;
 use validation::Validation;
 
-/// What every step of a sender is lent.
+/// Time and settings, passed to each step of a sender.
 #[derive(Clone, Copy)]
 pub(super) struct Cx<'a> {
     pub(super) now: Time,
     pub(super) details: &'a Details,
 }
 
-/// The half of an end point that sends.
+/// The sending half of an end point.
 pub(super) struct Sender {
     board: Scoreboard,
-    /// Bytes the application has handed over.
+    /// Bytes that the application has written.
     written: u64,
-    /// It has no more.
+    /// The application has no more data.
     finished: bool,
-    /// Place up to which the peer's window reaches; the largest window it showed.
+    /// Offset of the right edge of the peer's window, and the largest window that the peer
+    /// advertised.
     limit: u64,
     largest_window: u64,
     window: Window,
@@ -54,83 +55,85 @@ pub(super) struct Sender {
     phase: Phase,
     /// Duplicate ACKs in a row.
     duplicates: u32,
-    /// What duplicate ACKs add to the window in fast recovery without SACK (RFC 6582).
+    /// Inflation of the window by duplicate ACKs in fast recovery without SACK (RFC 6582).
     inflation: u64,
-    /// Until more than this is acknowledged, what is lost or marked was out when a loss, or ECN-Echo,
-    /// was answered last; `None` before the first.
+    /// End of the sent data at the last response to a loss, and to ECN-Echo; `None` before the
+    /// first. Until more is acknowledged, further losses or marks belong to the same window.
     lost_until: Option<u64>,
     marked_until: Option<u64>,
-    /// Bytes that duplicate ACKs in a recovery without SACK stand for ([`Duplicates::Deliver`]).
+    /// Delivered bytes that duplicate ACKs imply in a recovery without SACK
+    /// ([`Duplicates::Deliver`]).
     stood_for: u64,
-    /// A segment is repaired whatever the window says.
+    /// The next retransmission ignores the window.
     repair: bool,
     /// The first partial ACK of this recovery was seen.
     partial_seen: bool,
     prr: Prr,
-    /// Bytes in flight in a recovery with SACK, where they are estimated ([`Pipe::Estimate`]); fewer
-    /// than none after many partial ACKs.
+    /// Estimated bytes in flight in a recovery with SACK ([`Pipe::Estimate`]). Negative after many
+    /// partial ACKs.
     estimate: i64,
-    /// Segments that the last ACK still releases, beside a forced copy.
+    /// Number of segments that the last ACK still releases, beside a forced retransmission.
     allowance: u8,
     undo: Option<Box<Undo>>,
-    /// F-RTO: new data goes before what is held for lost.
+    /// F-RTO: new data is sent before retransmissions.
     prefer_new: bool,
     tail: Option<Tail>,
     /// A tail loss probe is to be sent.
     probing: bool,
     rto: Rto,
-    /// Once there was SACK.
+    /// Created with the first use of SACK.
     rack: Option<Box<Rack>>,
     rate: RateSampler,
-    /// When the retransmission timer, or what stands in its place, expires.
+    /// Expiry and purpose of the timer: retransmission, or another that replaces it.
     timer: Option<(Time, Timer)>,
-    /// When a paced sender may send next.
+    /// Earliest time of the next paced transmission.
     release: Time,
-    /// Times the retransmission timer expired in a row.
+    /// Expiries of the retransmission timer in a row.
     expired: u8,
-    /// Times the peer was asked about its window in a row.
+    /// Window probes in a row.
     persisted: u8,
-    /// The persist timer lets a small segment go.
+    /// The persist timer permits a small segment.
     override_window: bool,
-    /// When anything was sent last.
+    /// Time of the last transmission.
     last_sent: Time,
-    /// The segment whose round trip is being timed ends here; it was sent then. [`UNTIMED`] for none.
+    /// End and send time of the segment whose round trip is timed; [`UNTIMED`] for none.
     timed: (u64, Time),
     usage: Usage,
-    /// Once the profile asked for it.
+    /// Created when the profile first needs it.
     validation: Option<Box<Validation>>,
-    /// Until this is acknowledged, the end of the window is not repaired again (RFC 6675, `RescueRxt`).
+    /// Until this offset is acknowledged, the end of the window is not retransmitted again (RFC
+    /// 6675, `RescueRxt`).
     rescued: u64,
-    /// The peer agreed to SACK, and the profile uses it.
+    /// SACK is in use: the peer permits it and the profile selects it.
     sack: bool,
-    /// ECN was agreed on.
+    /// The handshake agreed on ECN.
     ecn: bool,
-    /// The next new segment says that the window was reduced.
+    /// The next new segment carries CWR.
     tell_reduced: bool,
     pub(super) counters: Counters,
 }
 
-/// How much of the window was in use, of late.
+/// Recent use of the congestion window.
 ///
 /// Source: Linux 6.12, `tcp_cwnd_validate`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     most: u64,
     until: u64,
-    /// The congestion window was what held the sender back.
+    /// The congestion window limited the sender.
     blocked: bool,
-    /// When it was so last.
+    /// Time when the window last limited the sender.
     blocked_at: Time,
 }
 
-/// What the handshake agreed on.
+/// Result of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     /// Largest payload of a segment.
     pub(super) segment: u32,
     pub(super) sack: bool,
     pub(super) ecn: bool,
-    /// Bytes the peer lets us send.
+    /// The peer's receive window in bytes.
     pub(super) window: u64,
 }
 
@@ -187,8 +190,8 @@ impl Sender {
         }
     }
 
-    /// The connection is there: data may be sent. `rtt` is that of the handshake, `lost` the number of
-    /// SYNs that were lost.
+    /// The connection is established, and data may be sent. `rtt` is the round-trip time of the
+    /// handshake, `lost` the number of lost SYNs.
     pub(super) fn establish(
         &mut self,
         cx: Cx<'_>,
@@ -223,49 +226,49 @@ impl Sender {
         self.congestion.on_start(&self.window, rtt);
     }
 
-    /// How far the peer's window reaches by now, and the largest it showed.
+    /// Sets the right edge of the peer's window, and the largest window seen.
     pub(super) fn set_window(&mut self, limit: u64, largest: u64) {
         (self.limit, self.largest_window) = (limit, largest);
     }
 
-    /// The application hands over `bytes` more.
+    /// The application writes `bytes` more.
     pub(super) fn write(&mut self, bytes: u64) {
         if !self.finished {
             self.written = self.written.saturating_add(bytes).min(MOST);
         }
     }
 
-    /// The application has no more.
+    /// The application has no more data.
     pub(super) fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The place after the last, FIN included.
+    /// Offset after the last byte, FIN included.
     fn total(&self) -> u64 {
         self.written + u64::from(self.finished)
     }
 
-    /// Everything, FIN included, is acknowledged.
+    /// True if all data and the FIN are acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.finished && self.board.una() == self.total()
     }
 
-    /// The application has no more.
+    /// True if the application has no more data.
     pub(super) const fn has_finished(&self) -> bool {
         self.finished
     }
 
-    /// All data is acknowledged and there will be no more.
+    /// True if all data is acknowledged and only the FIN may be outstanding.
     pub(super) fn waits_for_end(&self) -> bool {
         self.finished && self.board.una() >= self.written
     }
 
-    /// Nothing written follows it.
+    /// True if `span` ends with the last written byte.
     pub(super) fn is_last(&self, span: &Span) -> bool {
         span.start + span.payload == self.written
     }
 
-    /// Times the retransmission timer expired in a row.
+    /// Expiries of the retransmission timer in a row.
     pub(super) const fn expired(&self) -> u8 {
         self.expired
     }
@@ -275,17 +278,17 @@ impl Sender {
         self.rate.delivered()
     }
 
-    /// The next place to send from.
+    /// The next offset to send.
     pub(super) fn next(&self) -> u64 {
         self.board.end()
     }
 
-    /// All data below is acknowledged.
+    /// Offset up to which all data is acknowledged.
     pub(super) fn una(&self) -> u64 {
         self.board.una()
     }
 
-    /// Data bytes acknowledged.
+    /// Number of data bytes acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.board.una().min(self.written)
     }
@@ -318,7 +321,7 @@ impl Sender {
         self.phase == Phase::Fast
     }
 
-    /// Bytes in flight in a recovery.
+    /// Estimate of the bytes in flight in a recovery.
     fn pipe(&self, details: &Details) -> u64 {
         match details.pipe {
             Pipe::Estimate if self.sack => u64::try_from(self.estimate).unwrap_or(0),
@@ -326,17 +329,18 @@ impl Sender {
         }
     }
 
-    /// Losses are repaired as in ns-2's `Sack1`.
+    /// True if recovery works as in ns-2's `Sack1`.
     fn estimates(&self, details: &Details) -> bool {
         self.sack && details.pipe == Pipe::Estimate
     }
 
-    /// Recovery goes by what is delivered, told by SACK or by counting duplicates.
+    /// True if recovery counts delivered segments, reported by SACK or implied by duplicate ACKs.
     fn goes_by_delivery(&self, details: &Details) -> bool {
         self.sack || details.duplicates == Duplicates::Deliver
     }
 
-    /// Tells the congestion control about `signal`, with `flight` bytes out, and sets the threshold.
+    /// Reports `signal` to the congestion control, with `flight` bytes in flight, which sets the
+    /// threshold.
     fn signal(&mut self, cx: Cx<'_>, signal: Signal, flight: u64) {
         let segments = match signal {
             Signal::Echo => cx.details.ecn_floor,
@@ -345,7 +349,7 @@ impl Sender {
         };
         self.window.floor = u64::from(segments) * self.window.segment;
         let from = match cx.details.reduce_from {
-            // Limited transmit does not count (RFC 5681, section 3.2, step 2).
+            // Segments of limited transmit do not count (RFC 5681, section 3.2, step 2).
             ReduceFrom::Flight => flight.min(self.window.congestion.max(self.window.segment)),
             ReduceFrom::Window => self.window.congestion.min(self.limit.saturating_sub(self.una())),
             ReduceFrom::Congestion => self.window.congestion,
@@ -363,12 +367,12 @@ impl Sender {
         }
     }
 
-    /// Whether more is acknowledged than `until`.
+    /// True if more than `until` is acknowledged.
     fn is_past(&self, until: Option<u64>) -> bool {
         until.is_none_or(|until| self.board.una() > until)
     }
 
-    /// Brings the window to the threshold, unless the congestion control keeps it itself.
+    /// Reduces the window to the threshold, unless the congestion control sets the window itself.
     fn reduce(&mut self, details: &Details) {
         if !self.congestion.keeps_window() {
             self.window.congestion = self.window.threshold.max(self.window.segment);
@@ -387,5 +391,5 @@ const ANY: u8 = u8::MAX;
 /// No segment is being timed.
 const UNTIMED: (u64, Time) = (u64::MAX, Time::ZERO);
 
-/// The most a stream may hold: so many bytes that nothing overflows.
+/// The longest stream. The value leaves room for additions without overflow.
 const MOST: u64 = 1 << 62;

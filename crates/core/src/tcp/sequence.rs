@@ -1,8 +1,8 @@
-//! Sequence numbers of 32 bits, and the places in a stream they stand for; ticks of timestamps.
+//! 32-bit sequence numbers and their stream offsets; ticks of the timestamp clock.
 
 use crate::Time;
 
-/// How far `seq` is behind (negative) or ahead of `reference`, at most half of the number space.
+/// Signed distance from `reference` to `seq`, at most half of the number space.
 ///
 /// Source: RFC 9293, section 3.4.
 pub(super) const fn distance(seq: u32, reference: u32) -> i64 {
@@ -11,7 +11,7 @@ pub(super) const fn distance(seq: u32, reference: u32) -> i64 {
     wide
 }
 
-/// The low 32 bits of a place in a stream.
+/// The low 32 bits of a stream offset.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -21,12 +21,12 @@ pub(super) const fn low(place: u64) -> u32 {
     place as u32
 }
 
-/// A length that is known to fit: segments are at most 65,535 bytes long.
+/// A length as `u32`; segments have at most 65,535 bytes.
 pub(super) fn short(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// The tick of the timestamp clock in which `at` lies (RFC 7323, section 5.4: a millisecond).
+/// Rounds `at` down to a tick of the timestamp clock (RFC 7323, section 5.4: a millisecond).
 pub(super) fn tick(at: Time) -> Time {
     Time::from_millis(at.nanos() / 1_000_000)
 }

@@ -1,8 +1,8 @@
-//! What an end point tells about itself.
+//! State and counters that an end point reports.
 
 use std::time::Duration;
 
-/// Counts of a sender since the connection began.
+/// Counters of a sender since the connection began.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Counters {
     pub(super) segments_sent: u64,
@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) echoes: u64,
 }
 
-/// How a sender gets on.
+/// Progress of a sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
     /// Congestion window in bytes.
@@ -28,12 +28,13 @@ pub struct Progress {
     pub smoothed_rtt: Option<Duration>,
 }
 
-/// The state of an end point, and its counts since the connection began.
+/// State and counters of an end point since the connection began.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Statistics {
-    /// Congestion window in bytes, without what duplicate ACKs add to it for a while.
+    /// Congestion window in bytes, without the inflation by duplicate ACKs.
     pub congestion_window: u64,
-    /// What duplicate ACKs add to it in fast recovery without SACK (RFC 6582), in bytes.
+    /// Inflation of the window by duplicate ACKs in fast recovery without SACK (RFC 6582), in
+    /// bytes.
     pub inflation: u64,
     /// Slow start threshold in bytes; `u64::MAX` until the first reduction.
     pub threshold: u64,
@@ -43,11 +44,11 @@ pub struct Statistics {
     pub smoothed_rtt: Option<Duration>,
     /// Least round-trip time.
     pub least_rtt: Option<Duration>,
-    /// Retransmission timeout, backed off.
+    /// Retransmission timeout, with backoff.
     pub timeout: Duration,
-    /// Bytes in flight, as far as the sender knows.
+    /// Estimate of the bytes in flight.
     pub flight: u64,
-    /// Bytes handed over by the application.
+    /// Bytes written by the application.
     pub written: u64,
     /// Bytes acknowledged cumulatively.
     pub acknowledged: u64,
@@ -55,11 +56,11 @@ pub struct Statistics {
     pub delivered: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Bytes received that were there already.
+    /// Bytes received more than once.
     pub duplicate: u64,
-    /// Segments sent with data or FIN, copies included.
+    /// Segments sent with data or FIN, retransmissions included.
     pub segments_sent: u64,
-    /// Of these, copies.
+    /// Number of retransmissions among these.
     pub retransmitted: u64,
     /// Fast recoveries.
     pub recoveries: u32,
@@ -67,14 +68,14 @@ pub struct Statistics {
     pub timeouts: u32,
     /// Tail loss probes and window probes.
     pub probes: u32,
-    /// Timeouts and recoveries that turned out not to have been called for.
+    /// Timeouts and recoveries that proved spurious.
     pub spurious: u32,
-    /// Segments received that were marked on the way.
+    /// Received segments that carried a CE mark.
     pub marks: u64,
-    /// ACKs received that carry ECN-Echo.
+    /// Received ACKs with ECN-Echo.
     pub echoes: u64,
     /// Reductions of the window for ECN-Echo.
     pub reductions: u32,
-    /// A loss is being recovered from.
+    /// The sender is in recovery.
     pub in_recovery: bool,
 }

@@ -1,4 +1,4 @@
-//! Parameters in files: names, defaults, and what is refused with which advice.
+//! Parameters in files: names, defaults, and refused values with their advice.
 
 use serde::Deserialize;
 

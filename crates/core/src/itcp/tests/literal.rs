@@ -123,7 +123,8 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     assert_eq!(blocked_for(0, 100, 2), 3_200_000);
 }
 
-/// Kills: a blocked round with a falling slope that counts towards a decrease, or holds above the high threshold.
+/// Kills: a blocked round with a falling slope that counts towards a decrease, or holds above the
+/// high threshold.
 #[test]
 fn a_blocked_round_is_not_a_falling_one() {
     let mut adjuster = build(&config(Kind::Literal));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Loads of a round: bytes per second that arrive, the busy part in percent, and bytes per second sent while
-/// busy. The rest of what arrives is sent while idle.
+/// Load of a round: bytes per second that arrive, the busy part in percent, and bytes per second
+/// sent while busy. The rest is sent while idle.
 #[derive(Clone, Copy)]
 struct Load {
     arrive: u64,
@@ -36,13 +36,14 @@ fn after(loads: &[Load]) -> Vec<u64> {
     each.collect()
 }
 
-/// Kills: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above the service.
+/// Kills: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above
+/// the service.
 #[test]
 fn a_saturated_gateway_increases_by_its_excess_load() {
     // (600 - 500) / 500 = 0.2 and 0.1: 0.5 (0.2 + 0.1) 4 = 0.6.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 100, service: 500_000 }]), [4_600_000]);
     assert_eq!(after(&[Load { arrive: 600_000, busy: 96, service: 500_000 }]), [4_600_000]);
-    // Less arrives than is sent while a backlog drains: the margin alone.
+    // Less arrives than is sent while a backlog drains: the weight grows by the margin alone.
     assert_eq!(after(&[Load { arrive: 300_000, busy: 100, service: 500_000 }]), [4_200_000]);
     // At 95 % and below the gateway has pauses.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 95, service: 500_000 }]), [4_000_000]);
@@ -59,7 +60,8 @@ fn ample_service_in_two_rounds_decreases() {
     let equal = Load { arrive: 500_000, busy: 94, service: 550_000 };
     assert_eq!(after(&[equal; 2]), [4_000_000; 2]);
     assert_eq!(after(&[Load { service: 550_100, ..equal }; 2]), [4_000_000, 3_200_000]);
-    // A saturated round is no reason to decrease, however fast it was served; it also ends the sequence.
+    // A saturated round never decreases the weight, however fast its service; it also ends the
+    // sequence.
     let saturated = Load { busy: 100, ..ample };
     assert_eq!(after(&[ample, saturated, ample]), [4_000_000, 4_200_000, 4_200_000]);
     assert_eq!(after(&[ample, Load { busy: 95, ..ample }, ample]), [4_000_000; 3]);
@@ -68,8 +70,8 @@ fn ample_service_in_two_rounds_decreases() {
 /// Kills: all bytes sent, over the busy time: bytes that pass an idle gateway at once are no service.
 #[test]
 fn bytes_that_did_not_wait_are_not_service() {
-    // 500,000 arrive and 520,000 are served while busy, for a tenth of the time. Sent in all per busy time would
-    // be 5,000,000, and the weight would fall.
+    // 500,000 arrive, and while busy, for a tenth of the time, 520,000 are served. All bytes sent
+    // per busy time would be 5,000,000, and the weight would fall.
     let mut adjuster = build(&config(Kind::Measured));
     let mut seen = idle();
     for _ in 0..3 {
@@ -140,7 +142,7 @@ fn contended_service_is_the_rate_beside_busy_neighbours() {
     assert_eq!(service_of(Service::Contended, &samples), 400_000);
     samples.extend(vec![(20, 10_000); 6]);
     assert_eq!(service_of(Service::Contended, &samples), 10_000);
-    // Of nine busy samples there is no quantile.
+    // Nine busy samples are too few for a quantile.
     let few = [vec![(100, 800_000); 8], vec![(100, 80_000); 1], vec![(0, 0); 5]].concat();
     assert_eq!(service_of(Service::Contended, &few), 720_000);
 }
@@ -183,8 +185,9 @@ fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
     assert!(shares[10..].iter().all(|share| (0.52..0.65).contains(share)), "{shares:?}");
 }
 
-/// The loss that this law has: neither gateway is saturated on average, so both give their weight away. The
-/// share of the first ends at 0.5, below its load, and shows when the second has a long file.
+/// A known limit of this law: neither gateway is saturated on average, so both give up their
+/// weight. The share of the first ends at 0.5, below its load, which matters when the second has a
+/// long file.
 #[test]
 fn capacity_that_idle_neighbours_leave_over_lets_both_weights_fall() {
     let shares = shares([Kind::Measured, Kind::Measured], [0.52, 0.24]);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A round in which this many bytes per second arrive, and this many are sent while busy, for the busy part in
-/// percent.
+/// A round in which `arrive` bytes per second arrive. While busy, for `busy` percent of the time,
+/// `service` bytes per second are sent.
 fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, busy): (u64, u32)) {
     round(adjuster, seen, |at, start| {
         let busy = at * busy / 100;
@@ -22,7 +22,7 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, bus
 fn the_weight_is_the_load_as_a_part_of_the_capacity() {
     let mut adjuster = build(&config(Kind::Proportional));
     let mut seen = idle();
-    // Samples with pauses tell no capacity.
+    // Samples with pauses give no capacity.
     load(&mut adjuster, &mut seen, 500_000, (2_000_000, 50));
     assert_eq!(millionths(&adjuster), 4_000_000);
     // Half of the capacity is five tenths of the greatest weight.

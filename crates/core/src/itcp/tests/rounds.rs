@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A002-6. Kills: equal waits; no wait; a wait that is drawn once.
+/// A002-6. Kills: equal waits; no wait; a wait that is drawn only once.
 #[test]
 fn two_gateways_do_not_update_at_the_same_time() {
     let updates = |component| {
@@ -84,7 +84,7 @@ fn a_gap_abandons_the_round_and_a_delay_does_not() {
     }
 }
 
-/// Kills: totals subtracted without a look; a reset of one total that is overlooked.
+/// Kills: totals subtracted without a check; a reset of one total that is overlooked.
 #[test]
 fn totals_that_run_backwards_abandon_the_round() {
     let full = Seen { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
@@ -115,12 +115,13 @@ fn a_clock_that_stands_still_abandons_the_round() {
     assert_eq!(adjuster.report().decisions.abandoned, 1);
 }
 
-/// Kills: a bound by the constant; a weight that stays when connections end; one reset by a single idle sample.
+/// Kills: a bound by the constant; a weight that stays when connections end; a weight reset by a
+/// single idle sample.
 #[test]
 fn the_number_of_connections_bounds_the_weight_at_once() {
     let config = Config { most: Most::Connections, ..config(Kind::Fixed) };
     let mut adjuster = build(&config);
-    // Nothing is known yet.
+    // No connections are known yet.
     assert_eq!(adjuster.weight(), Factor::ONE);
     let early = Time::ZERO;
     let mut with = |connections| {
@@ -167,7 +168,8 @@ fn any_seen() -> impl Strategy<Value = Seen> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A002-6. Kills: no clamp, one before the step, one at decisions only; overflows of sums and products.
+    /// A002-6. Kills: no clamp, a clamp before the step, a clamp at decisions only; overflows of
+    /// sums and products.
     #[test]
     fn the_weight_is_never_outside_its_bounds(
         kind in prop_oneof![Just(Kind::Literal), Just(Kind::Measured)],

@@ -1,4 +1,4 @@
-//! Which flows are tracked, and which bytes count.
+//! The tracked flows, and the bytes that count.
 
 use proptest::prelude::*;
 
@@ -21,8 +21,8 @@ fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
     place.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
-/// Kills: factors other than 0.8 and 1.25; a threshold that rises while too little is tracked, or that falls while
-/// the memory is full; limits that do not hold.
+/// Kills: factors other than 0.8 and 1.25; a threshold that rises while too few bytes are tracked,
+/// or falls while the memory is full; limits that do not hold.
 #[test]
 fn the_threshold_follows_the_share_of_tracked_bytes() {
     assert_eq!(adapted(1_000, 79, 100, false), 800);
@@ -34,10 +34,10 @@ fn the_threshold_follows_the_share_of_tracked_bytes() {
     assert_eq!(adapted(u32::MAX / 2, 1, 1, false), u32::MAX / 2);
 }
 
-/// Ten flows of a kilobyte a second, of which none sends the threshold.
+/// Ten flows of a kilobyte per second; none sends the threshold.
 ///
-/// Kills: a threshold that is only set in the filter, or only outside of it; bytes of the last interval that count
-/// in this one.
+/// Kills: a threshold that is only set in the filter, or only outside of it; bytes of the last
+/// interval that count in this one.
 #[test]
 fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     let mut place = new_place(6_000);
@@ -51,13 +51,14 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Kills: flows that lose their tracker although they send the threshold; flows that keep it without; a flow that
-/// began late in the interval and is not preserved; shielded packets that the filter counts; a flow that was tracked
-/// throughout the interval, sent less than the threshold, and is no false positive.
+/// Kills: flows that lose their tracker although they send the threshold; flows that keep it
+/// without; a flow that began late in the interval and is not preserved; shielded packets that the
+/// filter counts; a flow that was tracked throughout the interval, sent less than the threshold,
+/// and is no false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
-    // Other traffic keeps the threshold where it is: 85 % of bytes are tracked.
+    // Other traffic keeps the threshold constant: 85 % of bytes are tracked.
     place.send(1, FRAME, 3);
     assert!(is_tracked(&place, 1));
     place.pass(SECOND);
@@ -83,7 +84,8 @@ fn flows_that_send_the_threshold_are_preserved() {
 
 /// A datagram flow of 4 Mbit/s beside a rate of 8 Mbit/s: after an interval it counts at its rate.
 ///
-/// Kills: untracked traffic that is left out, or multiplied with the tracked; a rate of more than one interval.
+/// Kills: untracked traffic left out, or multiplied like tracked traffic; a rate over more than one
+/// interval.
 #[test]
 fn untracked_traffic_counts_at_its_rate() {
     let mut place = new_place(2_000);
@@ -103,7 +105,7 @@ fn untracked_traffic_counts_at_its_rate() {
     assert!(later < 10_000, "{later}");
 }
 
-/// Kills: a flow that sends no more and is still projected; one that sends again and is not.
+/// Kills: a silent flow that is still projected; a flow that sends again and is not.
 #[test]
 fn idle_flows_are_not_projected() {
     let mut place = new_place(2_000);
@@ -130,8 +132,9 @@ fn a_full_memory_raises_the_threshold() {
 }
 
 proptest! {
-    /// Kills: sums that miss a mark, a removal, an idle flow or one that is forgotten; a flow that sends the
-    /// threshold within an interval and has no tracker; a walk that goes on although an older packet may be marked.
+    /// Kills: sums that miss a mark, a removal, an idle or a forgotten flow; a flow that sends the
+    /// threshold within an interval and has no tracker; a search that continues although an older
+    /// packet may be marked.
     #[test]
     fn the_sums_are_those_over_the_tracked_flows(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

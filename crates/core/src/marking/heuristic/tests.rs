@@ -14,7 +14,7 @@ fn config(text: &str) -> Config {
     toml::from_str(&format!("tracker = \"paper\"\n{text}")).unwrap()
 }
 
-/// A place of 8 Mbit/s whose filter passes every flow after its second packet, or a little later.
+/// A place of 8 Mbit/s whose filter passes every flow after its second packet, or slightly later.
 fn place(limit: u64) -> Place<Heuristic> {
     let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096\nrounds = \"next\"");
     Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(limit))
@@ -30,8 +30,8 @@ fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     })
 }
 
-/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing; a flow that leaves L_0
-/// although it passes; a tracker that begins again with each interval.
+/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing; a flow
+/// that loses its place in L_0 although it passes; a tracker that restarts with each interval.
 #[test]
 fn lists_are_swapped_at_the_end_of_an_interval() {
     let mut place = place(1 << 30);
@@ -54,16 +54,17 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
     place.pass(SECOND);
     place.send(2, FRAME, 1);
     assert_eq!(in_lists(&place, 1), (false, false));
-    // After a silence of two intervals nothing is known.
+    // After a pause of two intervals all lists are empty.
     place.send(3, FRAME, 2);
     place.pass(SECOND * 2);
     place.send(2, FRAME, 1);
     assert_eq!(in_lists(&place, 3), (false, false));
 }
 
-/// Flow 1 has ten packets, two of them before it passes; flow 2 and a datagram pass nothing.
+/// Flow 1 sends ten packets, two of them before it passes; flow 2 and a datagram do not pass.
 ///
-/// Kills: rho before the swap; bytes of a flow before it passed; bytes of the interval in which it passed first only.
+/// Kills: rho before the swap; bytes of a flow before it passed; only bytes of the interval in
+/// which it first passed.
 #[test]
 fn rho_is_evaluated_on_increments_after_the_swap() {
     let mut place = place(1 << 30);
@@ -88,8 +89,8 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
 ///
 /// In frames: rho is 9/6, `excess = 13 + rho * 3 * 4 - limit`, `m = excess / (rho * (3 / 2 + 1))`.
 ///
-/// Kills: marks of the newest first; two marks of a flow; a count of marks that is rounded down; marks although
-/// nothing would overflow.
+/// Kills: marks of the newest first; two marks of a flow; a count of marks that is rounded down;
+/// marks although no overflow is projected.
 #[test]
 fn the_excess_is_taken_from_the_oldest_packets_on() {
     for (limit, marks) in [(31, 0), (30, 1), (28, 1), (27, 2), (24, 2), (23, 3), (1, 3)] {
@@ -110,7 +111,7 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
         let packet = place.datagram(9, FRAME, Protocol::UDP);
         place.arrive(Packet { flow: FlowId::NONE, ..packet });
         assert_eq!(place.marked, [3, 1, 2].map(FlowId)[..marks], "{limit}");
-        // All are marked in their round: nobody is left, and the datagram cannot be marked.
+        // All flows are marked in their round, and the datagram cannot be marked.
         let before = place.marked.len();
         place.limit = Bytes(1);
         let packet = place.datagram(9, FRAME, Protocol::UDP);
@@ -123,9 +124,10 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
 }
 
 proptest! {
-    /// Kills: a change of a tracker that the sums miss, in either list; flows that leave a list and stay in its sum; a
-    /// walk that goes on although an older packet may be marked by now; flows that passed in this interval as false
-    /// positives; a flow that counts as large twice, or after it was forgotten.
+    /// Kills: a change of a tracker that the sums miss, in either list; flows that are removed from
+    /// a list and stay in its sum; a search that continues although an older packet may be marked;
+    /// flows that passed in this interval as false positives; a flow that counts as large twice, or
+    /// after it was forgotten.
     #[test]
     fn the_sums_are_those_over_the_lists(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

@@ -1,13 +1,15 @@
 //! The tracker of the paper: packets in one direction, and the gaps between them.
 //!
-//! A packet that arrives more than RTT/K after the one before begins a round. The round's RTT sample is the
-//! time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window is the number of packets in
-//! a round. It grows by one segment a round at most, so one packet more also begins a round (the safeguard).
+//! A packet that arrives more than RTT/K after the previous one begins a round. The round's RTT
+//! sample is the time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window
+//! is the number of packets in a round. It grows by at most one segment per round, so a further
+//! packet also begins a round (the safeguard).
 //!
 //! Source: `marking`, section 2.1.
 //! Differs:
-//! - a flow that is met in mid-connection begins with an RTT of 100 ms, and no spacing of two packets;
-//! - the first round has none before it, so it ends after an RTT at the latest;
+//! - a flow without an observed handshake begins with an RTT of 100 ms, and no spacing of two
+//!   packets;
+//! - the first round has no predecessor, so it ends after an RTT at the latest;
 //! - `paper+idle` takes no sample from a gap of more than two RTT.
 
 use serde::Deserialize;
@@ -17,7 +19,7 @@ use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segment
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 use crate::{Factor, Time};
 
-/// How rounds are told apart.
+/// Rule that separates rounds.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -46,7 +48,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The parameters as a tracker keeps them.
+    /// The parameters in the form that a tracker stores.
     pub(super) fn gaps(&self, skips_idle: bool) -> Gaps {
         let a = self.a.of(1 << 16).min(u64::from(u16::MAX));
         Gaps {
@@ -57,7 +59,7 @@ impl Config {
     }
 }
 
-/// The parameters of one tracker, in little room.
+/// The parameters of one tracker, in compact form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Gaps {
     /// A gap of more than RTT/K begins a round.
@@ -68,7 +70,7 @@ pub(super) struct Gaps {
     skips_idle: bool,
 }
 
-/// What a tracker knows from one direction of a flow.
+/// State of a flow, observed in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
     pub(super) rounds: Rounds,
@@ -78,7 +80,7 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// A tracker that has seen `seen` only.
+    /// A tracker whose only packet so far is `seen`.
     pub(super) fn new(gaps: Gaps, seen: &Sighting<'_>) -> Self {
         let mut paper = Self { rounds: Rounds::default(), gaps, opening: false };
         paper.restart(seen);
@@ -101,13 +103,14 @@ impl Paper {
         }
     }
 
-    /// Takes note of a packet. Returns `true` if start, RTT or window changed.
+    /// Notes a packet. Returns `true` if start, RTT or window changed.
     pub(super) fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         let Some(segment) = data(seen) else { return false };
         self.on_segment(seen, segment, self.rounds.order(segment))
     }
 
-    /// Takes note of a SYN or data segment that has this order. The answer is that of [`on_arrival`](Self::on_arrival).
+    /// Notes a SYN or data segment with this order. Returns the same as
+    /// [`on_arrival`](Self::on_arrival).
     pub(super) fn on_segment(
         &mut self,
         seen: &Sighting<'_>,
@@ -115,7 +118,8 @@ impl Paper {
         order: Order,
     ) -> bool {
         if segment.flags.any(TcpFlags::SYN) {
-            // A SYN amid data is stray (RFC 9293, section 3.10.7.4), and a closed connection is silent.
+            // A SYN between data is stray (RFC 9293, section 3.10.7.4); a closed connection has
+            // been idle.
             let begins = self.opening || self.rounds.is_idle(seen.now);
             if begins {
                 self.restart(seen);
@@ -140,7 +144,7 @@ impl Paper {
         self.rounds.count(seen, segment, order) || begins
     }
 
-    /// Equation (4), and the safeguard.
+    /// True if this packet begins a round, by equation (4) or the safeguard.
     fn begins(&self, now: Time, packet: &Packet) -> bool {
         let rounds = &self.rounds;
         let gap = u64::from(Micros::of(now).since(rounds.last));
@@ -158,13 +162,13 @@ impl Paper {
             let (old, new) = (u64::from(self.gaps.a), (1 << 16) - u64::from(self.gaps.a));
             let sample = u64::from(clock.since(rounds.start));
             let sum = old * u64::from(rounds.rtt) + new * sample;
-            // Rounded to the nearest microsecond, or each round would lose half of one.
+            // Rounded to the nearest microsecond; otherwise each round would lose half of one.
             rounds.rtt = u32::try_from((sum + (1 << 15)) >> 16).unwrap_or(u32::MAX).max(1);
         }
         rounds.begin(now);
     }
 
-    /// Only a SYN was seen.
+    /// True if only a SYN was seen.
     pub(super) const fn is_opening(&self) -> bool {
         self.opening
     }

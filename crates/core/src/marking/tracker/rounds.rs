@@ -1,4 +1,4 @@
-//! State that both trackers keep of a flow's rounds.
+//! State of a flow's rounds, common to both trackers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Brief, Estimate, Sighting};
 use crate::packet::{Ecn, Packet, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
 
-/// Microseconds of the run, in a clock that wraps after 71 minutes.
+/// Microseconds, modulo 2^32: the clock wraps after 71 minutes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Micros(u32);
 
@@ -21,7 +21,7 @@ impl Micros {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// The latest time not after `now` at which the clock showed this.
+    /// The latest time up to `now` at which the clock had this value.
     fn time(self, now: Time) -> Time {
         let passed = u64::from(Self::of(now).since(self));
         Time::from_micros((now.nanos() / 1_000).saturating_sub(passed))
@@ -33,7 +33,7 @@ pub(super) fn micros(span: Duration) -> u32 {
     u32::try_from(span.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
-/// RTT of a flow that is met in mid-connection, until it is measured.
+/// RTT of a flow whose handshake was not observed, until it is measured.
 ///
 /// Chosen, not measured: the middle of the round-trip times that `marking`, section 5, uses (24 to 180 ms).
 pub(super) const FIRST_RTT: u32 = 100_000;
@@ -43,7 +43,7 @@ pub(super) const FIRST_RTT: u32 = 100_000;
 /// Source: `marking`, section 2.1 (restart).
 pub(super) const IDLE_ROUNDS: u32 = 2;
 
-/// The current round of a flow, and the size of the one before.
+/// The current round of a flow, and the size of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     /// Arrival of the first packet of the round.
@@ -55,9 +55,9 @@ pub(super) struct Rounds {
     /// Segments of this round, and bytes of their frames.
     pub(super) segments: u16,
     pub(super) bytes: u32,
-    /// Segments of the round before; zero in the first round.
+    /// Segments of the previous round; zero in the first round.
     pub(super) segments_before: u16,
-    /// Bytes of the round before, as frames.
+    /// Bytes of the previous round, as frames.
     pub(super) bytes_before: u32,
     /// The sequence number after the highest seen.
     pub(super) next: u32,
@@ -69,35 +69,36 @@ pub(super) struct Rounds {
 
 /// A mark or drop was seen in this round.
 const MARKED: u8 = 1;
-/// A mark or drop was seen in the round before.
+/// A mark or drop was seen in the previous round.
 const MARKED_BEFORE: u8 = 2;
 /// `next` is known.
 const SENT: u8 = 4;
-/// The sender uses ECT(1): its reaction to a mark is not to halve its window (RFC 9331, section 4.1).
+/// The sender uses ECT(1), so it does not halve its window after a mark (RFC 9331, section 4.1).
 const SCALABLE: u8 = 8;
 /// The receiver's window or the application limits the flow.
 const LIMITED: u8 = 16;
 /// The sender reduced its window in this round.
 const REDUCED: u8 = 32;
-/// The sender reduced its window in the round before.
+/// The sender reduced its window in the previous round.
 const REDUCED_BEFORE: u8 = 64;
-/// The mark of `MARKED` was seen in the round before. The sender has not reacted yet.
+/// The mark of `MARKED` was seen in the previous round. The sender has not reacted yet.
 const PENDING: u8 = 128;
 
-/// Relation of a segment to those before it.
+/// Position of a segment relative to earlier ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Order {
-    /// It follows the highest sequence number seen.
+    /// The segment follows the highest sequence number seen.
     Next,
     /// Segments before it are missing: they were dropped or overtaken upstream.
     Gap,
-    /// Some of it was seen before, or it fills a gap.
+    /// A part of the segment was seen before, or it fills a gap.
     Again,
-    /// Its sequence number is outside of any window: the addresses and ports have a new connection.
+    /// The sequence number is outside any window: the addresses and ports belong to a new
+    /// connection.
     Elsewhere,
 }
 
-/// A larger distance between two sequence numbers is no window (RFC 7323, section 2.3).
+/// A larger distance between two sequence numbers cannot be a window (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
 
 impl Rounds {
@@ -113,7 +114,7 @@ impl Rounds {
         }
     }
 
-    /// Takes note of the numbers and marks of a data segment of the current round.
+    /// Notes the numbers and marks of a data segment of the current round.
     fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: Order) {
         if matches!(order, Order::Next | Order::Gap | Order::Elsewhere) {
             self.next = segment.end_seq();
@@ -127,7 +128,7 @@ impl Rounds {
         self.frame = self.frame.max(u16::try_from(frame(packet)).unwrap_or(u16::MAX));
     }
 
-    /// The relation of a segment to those before it.
+    /// Position of a segment relative to earlier ones.
     pub(super) fn order(&self, segment: &TcpSegment) -> Order {
         let ahead = segment.seq.wrapping_sub(self.next);
         let behind = self.next.wrapping_sub(segment.seq);
@@ -142,13 +143,13 @@ impl Rounds {
         }
     }
 
-    /// Takes note of a SYN: the data that follows begins after it.
+    /// Notes a SYN; its data begins at `next`.
     pub(super) fn expect(&mut self, next: u32) {
         self.next = next;
         self.set(SENT, true);
     }
 
-    /// Counts a data segment of this order to the round. Returns `true` if the window changes.
+    /// Adds a data segment with this order to the round. Returns `true` if the window changes.
     pub(super) fn count(
         &mut self,
         seen: &Sighting<'_>,
@@ -157,7 +158,8 @@ impl Rounds {
     ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
-        // The sender halves its window once for a loss: the copy belongs to the mark of the round before.
+        // The sender halves its window once per loss: the retransmission belongs to the mark of the
+        // previous round.
         let copy = order == Order::Again && !self.has(MARKED_BEFORE);
         if order == Order::Gap || copy {
             self.set(MARKED, true);
@@ -166,7 +168,8 @@ impl Rounds {
         self.window() != before
     }
 
-    /// As [`count`](Self::count), where the reaction of the sender to a mark or loss is awaited: CWR or a copy.
+    /// As [`count`](Self::count), for a tracker that observes the sender's reaction to a mark or
+    /// loss: CWR or a retransmission.
     pub(super) fn count_reaction(
         &mut self,
         seen: &Sighting<'_>,
@@ -201,7 +204,8 @@ impl Rounds {
         self.set(MARKED_BEFORE, marked);
     }
 
-    /// As [`begin`](Self::begin), where the reaction of the sender is awaited: a mark remains for one more round.
+    /// As [`begin`](Self::begin), for a tracker that observes the sender's reaction: a mark remains
+    /// for one more round.
     pub(super) fn begin_reaction(&mut self, now: Time) {
         let pending = self.has(MARKED) && !self.has(PENDING);
         self.turn(now);
@@ -221,10 +225,10 @@ impl Rounds {
         self.set(MARKED | PENDING | REDUCED | LIMITED, false);
     }
 
-    /// Adds segments of the round before to the round that is going to end.
+    /// Adds segments of the previous round to the round that ends now.
     ///
-    /// After a reduction `bytes_before` is half of the larger of both rounds. If this may be the present one, its bytes
-    /// would count twice.
+    /// After a reduction `bytes_before` is half of the larger of both rounds. If that is the
+    /// current one, its bytes would count twice.
     pub(super) fn widen(&mut self, segments: u32) {
         if self.has(REDUCED) && self.bytes / 2 >= self.bytes_before {
             return;
@@ -233,19 +237,19 @@ impl Rounds {
         self.bytes = self.bytes.saturating_add(bytes.min(self.bytes_before));
     }
 
-    /// States that the receiver's window or the application limits the flow in this round.
+    /// Records that the receiver's window or the application limits the flow in this round.
     pub(super) const fn limit(&mut self) {
         self.set(LIMITED, true);
     }
 
-    /// Takes note of an ACK with ECN-Echo. A reduction explains the ACKs of its round and of the next.
+    /// Notes an ACK with ECN-Echo. A reduction explains the ACKs of its round and of the next.
     pub(super) const fn echoed(&mut self) {
         if !self.has(REDUCED | REDUCED_BEFORE) {
             self.set(MARKED, true);
         }
     }
 
-    /// Takes note of a mark that was set here.
+    /// Notes a mark that this place set.
     pub(super) fn mark(&mut self) {
         self.set(MARKED, true);
         let least = u32::from(self.frame) * LEAST_WINDOW;
@@ -254,7 +258,10 @@ impl Rounds {
 
     /// Bytes of the window, as frames.
     ///
-    /// A round that has only begun counts as the round before, or as half of it if that was marked. Source: `marking`, section 2.1 (implementation warning).
+    /// A round that has just begun counts as the previous round, or as half of it if that was
+    /// marked.
+    ///
+    /// Source: `marking`, section 2.1 (implementation warning).
     pub(super) fn window(&self) -> u32 {
         if self.has(REDUCED) {
             return self.bytes_before;
@@ -264,12 +271,12 @@ impl Rounds {
         self.bytes.max(before)
     }
 
-    /// Whether the flow did not respond to marks.
+    /// True if the flow did not respond to marks.
     pub(super) const fn ignores(&self) -> bool {
         !self.response.is_seen()
     }
 
-    /// Whether no packet arrived for [`IDLE_ROUNDS`].
+    /// True if no packet arrived for [`IDLE_ROUNDS`].
     pub(super) fn is_idle(&self, now: Time) -> bool {
         Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
     }
@@ -302,33 +309,35 @@ impl Rounds {
         !self.has(SCALABLE) && self.response.is_seen()
     }
 
-    /// Whether a mark would make the next round smaller.
+    /// True if a mark would reduce the next round.
     pub(super) const fn is_markable(&self) -> bool {
         self.responds() && !self.has(MARKED)
     }
 }
 
-/// Smallest window in segments at which a mark is judged: CUBIC multiplies it by 0.7 and adds two segments in two
-/// rounds, which is more than six of seven segments (RFC 9438, section 4.6).
+/// Least window in segments at which a response is judged: CUBIC multiplies it by 0.7 and adds two
+/// segments in two rounds. From seven segments that leaves more than six (RFC 9438, section 4.6).
 const LEAST_WINDOW: u32 = 8;
 
-/// Whether the sender reduces its window after marks: the third round that ends after the mark is smaller.
+/// Checks that the sender reduces its window after marks: the third round that ends after the mark
+/// must be smaller.
 ///
-/// The first is the round of the mark. In the second the sender learns of it.
-/// CWR is no proof. Linux also sends it where the congestion control keeps its window, as BBR does.
+/// The first is the round of the mark. In the second the sender learns of it. CWR is no proof:
+/// Linux also sends it if the congestion control keeps its window, as BBR does.
 #[derive(Clone, Copy, Debug, Default)]
 struct Response {
     /// The window at the mark that is being judged.
     window: u32,
-    /// Ends of rounds until the mark is judged; zero if none is.
+    /// Rounds until the mark is judged; zero if none is.
     left: u8,
-    /// Marks in succession that were ignored.
+    /// Number of successive marks that were ignored.
     ignored: u8,
 }
 
 const ROUNDS_TO_RESPOND: u8 = 3;
 
-/// Marks in succession that a flow has to ignore. A tracker that joins two rounds sees no response at one mark.
+/// Successive marks that a flow must ignore to be condemned. A tracker that joins two rounds misses
+/// the response to one mark.
 ///
 /// Chosen by `marking/exp1`, 40 seeds of 240 flows that respond: four marks condemned a flow in three seeds.
 const IGNORED_MARKS: u8 = 8;
@@ -340,7 +349,7 @@ impl Response {
         }
     }
 
-    /// Takes note that a round of `bytes` ended.
+    /// Notes that a round of `bytes` ended.
     const fn round(&mut self, bytes: u32) {
         if self.left == 0 {
             return;
@@ -357,17 +366,17 @@ impl Response {
     }
 }
 
-/// Whether a data segment has CWR: its sender has reduced the window (RFC 3168, section 6.1.2).
+/// True if a data segment has CWR: its sender has reduced the window (RFC 3168, section 6.1.2).
 const fn says_reduced(segment: &TcpSegment) -> bool {
     segment.flags.any(TcpFlags::CWR) && !segment.flags.any(TcpFlags::SYN)
 }
 
-/// Segments that the sender sent as `packet`.
+/// Number of segments that the sender sent as `packet`.
 pub(super) fn segments(packet: &Packet) -> u16 {
     packet.segments.max(1)
 }
 
-/// Frame length of one of the segments.
+/// Frame length of one of the segments of `packet`.
 fn frame(packet: &Packet) -> u32 {
     if packet.segments > 1 { packet.headers() + u32::from(packet.segment) } else { packet.len }
 }

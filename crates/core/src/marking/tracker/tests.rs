@@ -1,4 +1,4 @@
-//! Both trackers against senders whose window, rounds and round-trip time are given.
+//! Both trackers against senders with known windows, rounds and round-trip times.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const FRAME: u64 = 1_054;
 /// The sequence number of the first byte of data: numbers wrap after 2,000 bytes.
 const ISN: u32 = u32::MAX - 1_999;
 
-/// A gateway with one flow, which goes up.
+/// A gateway with one upload flow.
 struct Gateway {
     table: FlowTable,
     id: Option<FlowId>,
@@ -120,8 +120,8 @@ impl Gateway {
 
 /// `marking`, section 2.1, by hand: RTT 100 ms from SYN and data, then `0.9 * 100 + 0.1 * 110`.
 ///
-/// Kills: rounds that begin with the SYN; the SYN as a segment; weights a and 1 - a swapped; a sample that
-/// begins with the last packet of the round.
+/// Kills: rounds that begin with the SYN; the SYN as a segment; weights a and 1 - a swapped; a
+/// sample that begins with the last packet of the round.
 #[test]
 fn paper_takes_rounds_from_gaps() {
     let mut gateway = Gateway::open("paper");
@@ -132,12 +132,13 @@ fn paper_takes_rounds_from_gaps() {
     let seq = gateway.round(310, seq, 3);
     assert_eq!(gateway.knows(), (310, 101, 3));
     assert_eq!(gateway.estimate().rtt, Duration::from_micros(101_000));
-    // The window of a round that has only begun is that of the last.
+    // A round that has just begun has the window of the previous round.
     gateway.up(411, data(seq));
     assert_eq!(gateway.knows(), (411, 101, 3));
 }
 
-/// Kills: `>=` in equation (4); K ignored; a safeguard that allows two segments more, or one in the first round.
+/// Kills: `>=` in equation (4); K ignored; a safeguard that allows two segments more, or one in the
+/// first round.
 #[test]
 fn a_gap_or_one_segment_too_many_begins_a_round() {
     let mut gateway = Gateway::open("paper");
@@ -150,12 +151,12 @@ fn a_gap_or_one_segment_too_many_begins_a_round() {
     gateway.up(121, data(seq(3)));
     gateway.up(121, data(seq(4)));
     assert_eq!(gateway.knows().0, 121);
-    // The round before had two segments: the fourth begins a round of its own.
+    // The previous round had two segments: the fourth begins a round of its own.
     gateway.up(122, data(seq(5)));
     assert_eq!((gateway.knows().0, gateway.knows().2), (122, 3));
 }
 
-/// Kills: a first round without an end, whose window grows for ever.
+/// Kills: a first round without an end, whose window grows forever.
 #[test]
 fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
     let mut gateway = Gateway::new("paper");
@@ -173,7 +174,7 @@ fn an_idle_time_is_a_sample_for_paper_only() {
         gateway.up(100, data(ISN));
         gateway.up(9_100, data(ISN.wrapping_add(MSS)));
         assert_eq!(gateway.knows(), (9_100, rtt, 1), "{name}");
-        // After two RTT without a packet nothing is expected.
+        // After two RTT without a packet the window is zero.
         let silent = |millis| gateway.track.unwrap().estimate(Time::from_millis(millis));
         let least = u64::try_from(rtt).unwrap();
         assert_eq!(silent(9_100 + 2 * least).window, Bytes(FRAME));
@@ -193,8 +194,8 @@ fn a_flow_met_in_mid_connection_begins_with_100_ms() {
     }
 }
 
-/// Kills: comparisons of sequence numbers that do not wrap; a stray SYN that restarts a flow; a new connection
-/// whose numbers count as losses of the old one.
+/// Kills: comparisons of sequence numbers that do not wrap; a stray SYN that restarts a flow; the
+/// numbers of a new connection counted as losses of the old one.
 #[test]
 fn numbers_wrap_and_ports_are_used_again() {
     for name in ["paper", "two-way"] {
@@ -207,7 +208,7 @@ fn numbers_wrap_and_ports_are_used_again() {
         let known = gateway.knows();
         gateway.up(483, packet(TcpSegment { seq: 5, ..syn(0) }, Ecn::NotEct));
         assert_eq!(gateway.knows(), known, "{name}");
-        // Far from any window: another connection, in mid-connection.
+        // Far from any window: another connection, seen after its start.
         gateway.up(500, data(seq.wrapping_add(1 << 31)));
         assert_eq!(gateway.knows().2, 1, "{name}");
         assert!(!gateway.estimate().marked, "{name}");
@@ -219,8 +220,8 @@ fn numbers_wrap_and_ports_are_used_again() {
     }
 }
 
-/// Kills: a mark of the last round that marks this one; a loss that counts in the round of the gap and in that of
-/// the copy.
+/// Kills: a mark of the last round that marks this one; a loss that counts in the round of the gap
+/// and in that of the retransmission.
 #[test]
 fn marks_and_losses_are_seen_in_their_round() {
     let mut gateway = Gateway::open("paper");
@@ -247,8 +248,8 @@ fn marks_and_losses_are_seen_in_their_round() {
     assert_eq!(gateway.estimate().next_window(), Bytes(gateway.estimate().window.0 / 2));
 }
 
-/// Kills: a flow that ignores marks and counts as one that halves its window; a verdict after one mark; CWR without
-/// a smaller window as a reaction; a reduction that is not seen; ECT(1) as ECT(0).
+/// Kills: a flow that ignores marks and counts as one that halves its window; a verdict after one
+/// mark; CWR without a smaller window as a reaction; an unnoticed reduction; ECT(1) as ECT(0).
 #[test]
 fn flows_that_ignore_marks_are_found_out() {
     let respond = |name: &str, cwr: bool, windows: &[u32]| {
@@ -279,7 +280,7 @@ fn flows_that_ignore_marks_are_found_out() {
         let mut gateway = Gateway::open(name);
         gateway.up(100, Packet { ecn: Ecn::Ect1, ..data(ISN) });
         assert!(!gateway.estimate().responds, "{name}");
-        // A router on the way cleared or set the field: marks tell nothing of the sender.
+        // A router on the path cleared or set the field, so marks say nothing about the sender.
         gateway.up(101, Packet { ecn: Ecn::Ce, ..data(ISN.wrapping_add(MSS)) });
         assert!(!gateway.estimate().responds, "{name}");
         gateway.up(102, data(ISN.wrapping_add(2 * MSS)));
@@ -289,8 +290,8 @@ fn flows_that_ignore_marks_are_found_out() {
 
 /// Six segments in flight, evenly spaced over 100 ms, one ACK for two: rounds have no gaps.
 ///
-/// Kills: rounds that end with the ACK, without the 20 ms to the sender; a window without the bytes that the ACK
-/// acknowledged before the round's first.
+/// Kills: rounds that end with the ACK, without the 20 ms to the sender; a window without the bytes
+/// that the ACK acknowledged before the round's first.
 #[test]
 fn two_way_needs_no_gaps() {
     let mut gateway = Gateway::open("two-way");
@@ -365,8 +366,8 @@ fn limited_flows_do_not_grow() {
 
 /// A mark at 305 ms; the ACK with ECN-Echo; the sender's CWR in the middle of the next round.
 ///
-/// Kills: a window that is halved before the sender knows; a mark that is forgotten before; ECN-Echo of the same
-/// mark as a second one; a mark downstream that is not seen.
+/// Kills: a window halved before the sender knows; a mark forgotten before that; ECN-Echo of the
+/// same mark as a second mark; an unnoticed mark downstream.
 #[test]
 fn two_way_halves_the_window_when_the_sender_does() {
     for downstream in [false, true] {
@@ -413,7 +414,7 @@ fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
         assert_eq!(both[0].estimate(), both[1].estimate());
     }
     assert_eq!(both[0].knows().2, 4);
-    // ACKs that cease are not waited for longer than a second.
+    // If ACKs cease, the tracker waits at most a second for them.
     let mut gateway = Gateway::open("two-way");
     let mut seq = gateway.round(100, ISN, 4);
     for round in 2..16 {
@@ -428,7 +429,7 @@ fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
     assert!((99..=100).contains(&rtt), "{rtt}");
 }
 
-/// A packet of either direction, as a stranger may send it.
+/// Any packet of either direction, as an attacker may send it.
 fn anything() -> impl Strategy<Value = (bool, u64, TcpSegment, u8, u16)> {
     let number = || {
         prop_oneof![
@@ -484,7 +485,7 @@ proptest! {
             let estimate = gateway.estimate();
             prop_assert!(estimate.round_start <= gateway.now);
             prop_assert!(!estimate.rtt.is_zero());
-            // A window is made of bytes that were seen, whatever the numbers say.
+            // A window consists of observed bytes, regardless of the sequence numbers.
             prop_assert!(estimate.window.0 <= bytes, "{} of {bytes}", estimate.window.0);
             prop_assert!(estimate.growth.0 < 1 << 16);
         }

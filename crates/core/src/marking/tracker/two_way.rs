@@ -9,12 +9,13 @@
 //! window     = bytes that arrive from one start to the next
 //! ```
 //!
-//! All segments in flight at the start of a round arrived in the round before. Their bytes are therefore the
-//! sender's window at that time. Spacing does not matter, so paced senders, super-packets and delayed ACKs do
-//! not disturb it. While no ACK was seen, or the round trip to the sender is unknown, gaps begin rounds.
+//! All segments in flight at the start of a round arrived in the previous round. Their bytes are
+//! therefore the sender's window at that time. Spacing does not matter, so the tracker tolerates
+//! pacing, super-packets and delayed ACKs. Gaps begin rounds while no ACK was seen, or while the
+//! round trip to the sender is unknown.
 //!
-//! Source: `marking`, section 8 (both directions); RFC 7323, section 3.2 (echo of timestamps); Karn's algorithm,
-//! RFC 6298, section 3: a retransmission of the first segment makes the sample void.
+//! Source: `marking`, section 8 (both directions); RFC 7323, section 3.2 (echo of timestamps);
+//! Karn's algorithm, RFC 6298, section 3 (a retransmission of the first segment voids the sample).
 
 use super::Sighting;
 pub(super) use super::paper::Config;
@@ -23,10 +24,10 @@ use super::rounds::{Micros, Order, data, micros};
 use crate::flow::{Rtt, before};
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
-/// What a tracker knows from both directions of a flow.
+/// State of a flow, observed in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoWay {
-    /// The rounds, and the rule by gaps.
+    /// The rounds, and the rule based on gaps.
     pub(super) gaps: Paper,
     /// The sequence number of the segment that began the round.
     from: u32,
@@ -34,13 +35,13 @@ pub struct TwoWay {
     ack: u32,
     /// Departure of the last ACK that acknowledged new data.
     heard: Micros,
-    /// Departure of the ACK that acknowledged the beginning of the round; while gaps begin rounds, the arrival of
-    /// the segment at `from`.
+    /// Departure of the ACK for the beginning of the round. While gaps begin rounds: arrival of the
+    /// segment at `from`.
     acked: Micros,
-    /// Bytes before the beginning of the round that this ACK also acknowledged. While gaps begin rounds, bytes of
-    /// frames since the segment at `from`.
+    /// Bytes before the beginning of the round that this ACK also acknowledged. While gaps begin
+    /// rounds: frame bytes since the segment at `from`.
     stretch: u32,
-    /// Timestamp of the ACK at `acked`; meaningful with `has_echo`.
+    /// Timestamp of the ACK at `acked`; valid with `has_echo`.
     echo: u32,
     has_echo: bool,
     state: State,
@@ -48,29 +49,31 @@ pub struct TwoWay {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// No ACK was seen: gaps begin rounds. The next new segment is waited for.
+    /// No ACK was seen: gaps begin rounds. The tracker waits for the next new segment.
     Deaf,
-    /// As `Deaf`, but the ACK of a segment is awaited.
+    /// As `Deaf`, and the tracker waits for the ACK of a segment.
     Listening,
-    /// This ACK was seen: the next reaction begins the first round that gaps do not.
+    /// The first ACK was seen: the next reaction begins the first round without gaps.
     Met,
-    /// The beginning of the round is not acknowledged.
+    /// The tracker waits for the ACK of the beginning of the round.
     Waiting,
-    /// As `Waiting`; but it was sent twice, so its acknowledgement is no sample.
+    /// As `Waiting`, but the segment was sent twice, so its ACK gives no sample.
     Repeated,
     /// The beginning of the round is acknowledged.
     Acked,
 }
 
-/// If no ACK was seen for this long, ACKs take another way. Source: RFC 6298, section 2.4 (the least timeout).
+/// If no ACK was seen for this long, ACKs take another path. Source: RFC 6298, section 2.4 (the
+/// least timeout).
 const LONGEST_SILENCE: u32 = 1_000_000;
 
-/// The application limits a flow without outstanding data if the sender reacts this part of an RTT late.
+/// Without outstanding data, the application limits a flow if the sender reacts later than this
+/// part of an RTT.
 ///
 /// Chosen, not measured: a jitter of some milliseconds is shorter at round-trip times of 24 ms and more.
 const LATE: u32 = 4;
 
-/// A reaction may be this part of the shortest round trip to the sender earlier than that.
+/// A reaction may arrive earlier than the shortest round trip to the sender by this part of it.
 ///
 /// Chosen, not measured: a reaction may be faster than all samples so far, which may be of the handshake only.
 const EARLY: u32 = 16;
@@ -101,7 +104,7 @@ impl TwoWay {
         self.listen(seen);
     }
 
-    /// Waits for the ACK of this segment, if it has data.
+    /// Starts to wait for the ACK of this segment, if it has data.
     fn listen(&mut self, seen: &Sighting<'_>) {
         if let Some(segment) = data(seen).filter(|_| !self.gaps.is_opening()) {
             (self.from, self.ack) = (segment.seq, segment.seq);
@@ -110,7 +113,7 @@ impl TwoWay {
         }
     }
 
-    /// Takes note of a packet of the flow. Returns `true` if start, RTT or window changed.
+    /// Notes a packet of the flow. Returns `true` if start, RTT or window changed.
     pub(super) fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         let Some(segment) = data(seen) else { return false };
         let order = self.gaps.rounds.order(segment);
@@ -122,7 +125,7 @@ impl TwoWay {
         }
         let silent = clock.since(self.heard).min(clock.since(self.gaps.rounds.start));
         if self.state == State::Waiting && silent > self.gaps.rounds.rtt.max(LONGEST_SILENCE) {
-            // This round was longer than an RTT, so it gives no sample.
+            // This round was longer than an RTT and gives no sample.
             self.gaps.rounds.begin(seen.now);
             self.gaps.rounds.count(seen, segment, order);
             self.listen(seen);
@@ -144,7 +147,7 @@ impl TwoWay {
         self.gaps.rounds.count_reaction(seen, segment, order) || begins
     }
 
-    /// Whether the ACK that is awaited may be that of a copy, or wait for one.
+    /// True if the awaited ACK may be the ACK of a retransmission, or wait for one.
     const fn repeats(&self, segment: &TcpSegment, order: Order) -> bool {
         matches!(order, Order::Again) && !before(self.from, segment.seq)
     }
@@ -183,7 +186,7 @@ impl TwoWay {
         let waited = Micros::of(seen.now).since(self.heard);
         let to_sender = seen.flow.and_then(|flow| half(flow.rtt(), seen.direction)).unwrap_or(0);
         let late = self.ack == rounds.next && waited > to_sender + rounds.rtt / LATE;
-        // Until that ACK, what it acknowledged was in flight too.
+        // Data that this ACK acknowledged was in flight until then.
         let payload = (segment.payload / u32::from(seen.packet.segments).max(1)).max(1);
         if self.state == State::Met {
             rounds.bytes = self.stretch;
@@ -197,13 +200,13 @@ impl TwoWay {
             rounds.limit();
         }
         (self.from, self.state) = match order {
-            // Its ACK may be that of the first copy.
+            // The ACK may be for the first transmission.
             Order::Again => (rounds.next.wrapping_sub(1), State::Repeated),
             _ => (segment.seq, State::Waiting),
         };
     }
 
-    /// Takes note of an ACK that departs to the sender. Returns `true` if the RTT changed.
+    /// Notes an ACK that departs to the sender. Returns `true` if the RTT changed.
     pub(super) fn on_ack(&mut self, seen: &Sighting<'_>) -> bool {
         let (Some(segment), Some(flow)) = (&seen.packet.tcp, seen.flow) else { return false };
         let is_ack =
@@ -243,7 +246,7 @@ impl TwoWay {
     }
 }
 
-/// The round trip between here and the sender of `direction`, in microseconds.
+/// Round trip between the gateway and the sender of `direction`, in microseconds.
 fn half(rtt: Rtt, direction: Direction) -> Option<u32> {
     let half = match direction {
         Direction::Up => rtt.near,

@@ -14,17 +14,17 @@ use crate::{Bytes, Rate, Time};
 pub(super) struct Class {
     pub(super) terms: Terms,
     pub(super) relations: Relations,
-    /// Its weight among classes with delay ratios, and among those with loss ratios.
+    /// Weight among classes with delay ratios, and among classes with loss ratios.
     pub(super) delay_weight: Option<Weight>,
     pub(super) loss_weight: Option<Weight>,
     pub(super) sent: Sent,
     pub(super) record: Record,
     pub(super) window: ClassWindow,
-    /// Its queue has packets.
+    /// The queue of the class has packets.
     pub(super) backlogged: bool,
     /// Service rate in bits per second.
     pub(super) rate: f64,
-    /// The least rate that its absolute promises need, but not more than its rate.
+    /// The rate that the absolute promises need, at most `rate`.
     pub(super) floor: f64,
     /// Bytes that arrived, were dropped and departed in this busy period.
     arrived: u64,
@@ -33,13 +33,13 @@ pub(super) struct Class {
     /// The theoretical output in bytes.
     pub(super) theory: f64,
     theory_at: Option<Time>,
-    /// Sums over its group, if it is the root, while something is computed.
+    /// Sums over the group of this class, if it is the root; used during a computation.
     pub(super) scratch: (f64, f64),
-    /// The rate that the delay ratios want.
+    /// The rate that the delay ratios require.
     pub(super) target: f64,
     /// Waiting packets, the oldest first.
     waiting: VecDeque<Waiting>,
-    /// Their bytes.
+    /// Bytes of the waiting packets.
     backlog: Bytes,
     /// Queueing delay of the packet that was sent last.
     delay: Duration,
@@ -83,14 +83,14 @@ impl Class {
         }
     }
 
-    /// All curves start at zero.
+    /// Resets all curves to zero.
     pub(super) const fn begin_busy_period(&mut self) {
         (self.arrived, self.dropped, self.departed) = (0, 0, 0);
         self.theory = 0.0;
         self.theory_at = None;
     }
 
-    /// Lets the theoretical output grow until `now`.
+    /// Advances the theoretical output to `now`.
     pub(super) fn grow(&mut self, now: Time) {
         if let Some(before) = self.theory_at.replace(now) {
             self.theory += self.rate / 8.0 * now.since(before).as_secs_f64();
@@ -104,7 +104,7 @@ impl Class {
         self.waiting.push_back(Waiting { since: now, len });
     }
 
-    /// Its newest packet was dropped. Returns the length.
+    /// Removes the newest packet, which was dropped. Returns its length.
     pub(super) fn dropped(&mut self) -> Bytes {
         let Some(Waiting { len, .. }) = self.waiting.pop_back() else { return Bytes::ZERO };
         self.dropped += len.0;
@@ -116,7 +116,7 @@ impl Class {
         len
     }
 
-    /// It has sent `len`. Returns the bytes that left the buffer.
+    /// The class has sent `len`. Returns the bytes that departed from the buffer.
     pub(super) fn sent(&mut self, now: Time, len: Bytes) -> Bytes {
         self.departed += len.0;
         if len > Bytes::ZERO {
@@ -124,7 +124,7 @@ impl Class {
             self.sent.bytes += len.0;
             self.window.sent += len.0;
         }
-        // Control traffic waits elsewhere.
+        // Control traffic has its own queue.
         let Some(Waiting { since, len }) = self.waiting.pop_front() else { return Bytes::ZERO };
         self.backlog -= len;
         self.delay = now.since(since);
@@ -134,7 +134,8 @@ impl Class {
         len
     }
 
-    /// The packet that arrived at `since` went to another class. Returns its length.
+    /// Removes the packet that arrived at `since`, which was moved to another class. Returns its
+    /// length.
     pub(super) fn withdraw(&mut self, since: Time) -> Bytes {
         let at = self.waiting.partition_point(|waiting| waiting.since < since);
         let len = self.waiting.remove(at).map_or(Bytes::ZERO, |waiting| waiting.len);
@@ -142,7 +143,7 @@ impl Class {
         len
     }
 
-    /// All its packets went elsewhere. Returns their bytes.
+    /// Removes all packets, which were moved to other classes. Returns their bytes.
     pub(super) fn withdraw_all(&mut self) -> Bytes {
         let all = self.backlog;
         self.waiting.clear();
@@ -161,7 +162,7 @@ impl Class {
         self.arrived.saturating_sub(self.dropped)
     }
 
-    /// Bytes by which the output is behind the theoretical output.
+    /// Bytes by which the output lags behind the theoretical output.
     pub(super) fn behind(&self) -> f64 {
         self.theory - real(self.departed)
     }
@@ -170,7 +171,7 @@ impl Class {
         self.backlog
     }
 
-    /// How long its oldest packet waits.
+    /// Age of the oldest packet.
     pub(super) fn age(&self, now: Time) -> Duration {
         self.waiting.front().map_or(Duration::ZERO, |oldest| now.since(oldest.since))
     }
@@ -180,12 +181,12 @@ impl Class {
         self.waiting.back().map(|newest| newest.len)
     }
 
-    /// Loss in this busy period: dropped bytes of arrived bytes.
+    /// Loss in this busy period: dropped bytes divided by arrived bytes.
     pub(super) fn loss(&self) -> f64 {
         real(self.dropped) / real(self.arrived.max(1))
     }
 
-    /// Returns `true` if the loss bound holds after it has lost another `len`.
+    /// Returns `true` if the loss bound holds after a further drop of `len` bytes.
     pub(super) fn keeps_loss_bound(&self, len: Bytes) -> bool {
         let lost = u128::from(self.dropped + len.0) * 1_000_000_000;
         self.terms
@@ -193,7 +194,7 @@ impl Class {
             .is_none_or(|bound| lost <= u128::from(self.arrived) * u128::from(bound.ppb()))
     }
 
-    /// The time until the deadline of its oldest packet; `None` without a delay bound.
+    /// Time until the deadline of the oldest packet; `None` without a delay bound.
     pub(super) fn until_deadline(&self, now: Time) -> Option<Duration> {
         Some(self.terms.delay_bound?.saturating_sub(self.age(now)))
     }

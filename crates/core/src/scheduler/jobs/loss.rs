@@ -1,9 +1,9 @@
-//! A full buffer: the class that drops its newest packet.
+//! Full buffer: selects the class that drops its newest packet.
 //!
-//! - A newcomer without a loss ratio drops its own packet, if its loss bound permits.
-//! - Otherwise the class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops, over backlogged classes `j`
-//!   with loss ratios. It has lost least in relation to the others. Ties go to the lower priority.
-//! - If that would break its loss bound, the class furthest below its loss bound drops.
+//! A newcomer without a loss ratio drops its own packet, if its loss bound permits. Otherwise the
+//! class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops, over backlogged classes `j` with
+//! loss ratios. This class has lost least in relation to the others. Ties go to the lower priority.
+//! If the drop would break its loss bound, the class furthest below its loss bound drops.
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc`.
 
@@ -30,7 +30,7 @@ impl Jobs {
         at
     }
 
-    /// The backlogged class that has lost least in relation to others.
+    /// The backlogged class with the least loss in relation to others.
     fn least_lossy(&mut self) -> Option<usize> {
         for class in &mut self.classes {
             class.scratch = (0.0, 0.0);
@@ -76,7 +76,7 @@ pub(super) fn may_drop(class: &Class) -> bool {
     class.newest().is_some_and(|len| class.keeps_loss_bound(len))
 }
 
-/// The group and the weighted loss of a class that has packets and a loss ratio.
+/// Group and weighted loss of a class that has packets and a loss ratio.
 fn weighted_loss(class: &Class) -> Option<(usize, f64)> {
     let weight = class.loss_weight.filter(|_| class.newest().is_some())?;
     Some((weight.group, weight.part * class.loss()))

@@ -12,7 +12,8 @@
 //! - `share`: the smallest `R_in` of a class with promises, divided by the sum over classes with delay ratios.
 //! - `load`: offered load of the current window, relative to the link.
 //!
-//! No rate gets below what the absolute promises of its class need. Classes of the lowest priority pay first.
+//! No rate falls below the need of the absolute promises of its class. Classes of the lowest
+//! priority pay first.
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order of payment).
 
@@ -24,10 +25,10 @@ use super::loss::may_drop;
 use crate::units::real;
 use crate::{Bytes, Time};
 
-/// The offered load since the last window began.
+/// Offered load since the start of the last window.
 #[derive(Debug, Default)]
 pub(super) struct Load {
-    /// The last arrival before the window.
+    /// Last arrival before the window.
     since: Time,
     until: Time,
     last: Time,
@@ -38,7 +39,7 @@ pub(super) struct Load {
 /// Source: ns-2 2.35, `queue/jobs.h` (`MON_WINDOW_SIZE`).
 pub(super) const WINDOW: Duration = Duration::from_millis(500);
 
-/// Rates below this are none, in bits per second.
+/// Rates below this count as zero, in bits per second.
 const NO_RATE: f64 = 1.0;
 
 impl Load {
@@ -52,8 +53,8 @@ impl Load {
         self.packets += 1.0;
     }
 
-    /// Load relative to `link`, in bits per second, and mean packet length in bits. `None` if no time has
-    /// passed.
+    /// Load relative to `link`, which is in bits per second, and mean packet length in bits. `None`
+    /// if no time has passed.
     fn measured(&self, link: f64) -> Option<(f64, f64)> {
         let span = self.last.since(self.since).as_secs_f64();
         (span > 0.0 && self.bits > 0.0)
@@ -74,8 +75,8 @@ impl Jobs {
         real(self.link.bps())
     }
 
-    /// Gives classes the rates that their delay bounds and guarantees need. Returns the class that has to drop
-    /// a packet because that is impossible.
+    /// Gives classes the rates that their delay bounds and guarantees need. If that is impossible,
+    /// returns the class that must drop a packet.
     pub(super) fn keep_bounds(&mut self, now: Time) -> Option<usize> {
         let starved = |class: &Class| class.backlogged && class.rate < NO_RATE;
         if std::mem::take(&mut self.changed) || self.classes.iter().any(starved) {
@@ -110,7 +111,7 @@ impl Jobs {
         None
     }
 
-    /// Moves rate from the lowest classes that can spare some to the highest that need some.
+    /// Moves rate from the lowest classes with spare rate to the highest classes that need some.
     fn transfer(&mut self) {
         let mut donors = self.order.len();
         for to in 0..self.order.len() {
@@ -157,7 +158,7 @@ impl Jobs {
         self.saturate(upper, floors);
     }
 
-    /// The gain, and the rate that classes with delay ratios share. `None` if nothing can be moved.
+    /// The gain, and the rate that classes with delay ratios share. `None` if no rate can move.
     fn step(&self) -> Option<Step> {
         let link = self.link_bps();
         let mut upper = link;
@@ -183,7 +184,7 @@ impl Jobs {
         Some(Step { gain, upper })
     }
 
-    /// Puts the targets in force: at least the floors, at most `upper`, and in sum what the classes had.
+    /// Applies the targets: at least the floors, at most `upper`, with the same sum as before.
     fn saturate(&mut self, upper: f64, floors: f64) {
         let member = |class: &Class| class.backlogged && class.delay_weight.is_some();
         let is_above = |at: &usize| {
@@ -225,7 +226,7 @@ struct Step {
 }
 
 impl Class {
-    /// The rate that its guarantee and delay bound need, but not more than that of the link.
+    /// The rate that the guarantee and the delay bound need, at most the rate of the link.
     fn needs(&self, now: Time, link: f64) -> f64 {
         let bound = self.until_deadline(now).map_or(0.0, |left| {
             let needed = 8.0 * real(self.backlog().0) / left.as_secs_f64();
@@ -234,14 +235,14 @@ impl Class {
         bound.max(real(self.terms.guarantee.bps())).min(link)
     }
 
-    /// Returns `true` if its backlog does not depart before its deadline at its rate.
+    /// Returns `true` if the backlog cannot depart before its deadline at this rate.
     fn misses_deadline(&self, now: Time) -> bool {
         self.until_deadline(now).is_some_and(|left| {
             8.0 * real(self.backlog().0) > left.as_secs_f64() * self.rate + ROUNDING
         })
     }
 
-    /// Its group and weighted delay, if it is backlogged and has a delay ratio.
+    /// Group and weighted delay, if the class is backlogged and has a delay ratio.
     fn weighted_delay(&self, now: Time) -> Option<(usize, f64)> {
         let weight = self.delay_weight.filter(|_| self.backlogged)?;
         Some((weight.group, weight.part * self.age(now).as_secs_f64()))
@@ -257,5 +258,5 @@ impl Class {
     }
 }
 
-/// Bits that reals may be wrong by.
+/// Tolerated rounding error of reals, in bits.
 const ROUNDING: f64 = 1.0;

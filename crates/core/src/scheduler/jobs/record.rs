@@ -14,16 +14,16 @@ use crate::scheduler::{Delays, Kept, Relation, Term};
 use crate::units::real;
 use crate::{Bytes, Time};
 
-/// The fulfilment of the promises of one class since it exists.
+/// Fulfilment of the promises to one class since its creation.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Bytes.
+    /// Bytes that arrived, and bytes that were dropped.
     pub(super) arrived: u64,
     pub(super) dropped: u64,
     delays: Delays,
     late: u64,
     pub(super) beyond_loss_bound: u64,
-    /// Windows in which it was backlogged throughout, bytes that it sent in them, and broken guarantees.
+    /// Windows with a continuous backlog, bytes sent in them, and broken guarantees.
     busy_windows: u64,
     busy_bytes: u64,
     too_slow: u64,
@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) relaxed: Relaxed,
 }
 
-/// How often each promise was relaxed because promises with precedence needed that.
+/// Number of times each promise was relaxed for promises with precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Relaxed {
     pub(super) loss_bound: u64,
@@ -51,19 +51,19 @@ pub(super) struct Window {
 /// The current window of one class.
 #[derive(Debug)]
 pub(super) struct ClassWindow {
-    /// It was not backlogged all the time.
+    /// The class was not backlogged all the time.
     pub(super) interrupted: bool,
-    /// Bytes.
+    /// Bytes sent.
     pub(super) sent: u64,
     /// Packets sent, and the sum of their queueing delays in nanoseconds.
     pub(super) packets: u64,
     pub(super) delays: u64,
 }
 
-/// Part by which a ratio may be off: the claims of `marking`, section 6 allow as much.
+/// Part by which a ratio may deviate: the claims of `marking`, section 6 allow as much.
 const TOLERANCE: f64 = 0.25;
 
-/// A full-size packet, by which a class may be short of its guarantee in a window.
+/// A full-size packet: a class may fall short of its guarantee by this much in a window.
 const PACKET: Bytes = Bytes(1_538);
 
 impl Record {
@@ -153,7 +153,7 @@ impl ClassWindow {
     }
 }
 
-/// The promises of class `at`, and how they were kept.
+/// The promises to class `at`, and their fulfilment.
 pub(super) fn kept(classes: &[Class], at: usize) -> Vec<Kept> {
     let class = &classes[at];
     let (record, relaxed, terms) = (&class.record, &class.record.relaxed, &class.terms);

@@ -81,8 +81,8 @@ impl Link {
         self.now = to;
     }
 
-    /// Offers each class its percentage of the link for so long. Packets have random distances, so that no class
-    /// always comes last.
+    /// Offers each class its percentage of the link for `span`. Packets have random distances, so
+    /// that no class always comes last.
     fn offer(&mut self, span: Duration, percent: &[u32]) {
         let mut random = Random::new(1, 1);
         let mut due = vec![self.now; percent.len()];
@@ -130,13 +130,13 @@ fn rate(mbps: u64) -> Terms {
     Terms { guarantee: Rate::from_mbps(mbps), ..Terms::NONE }
 }
 
-/// Kills: a needed rate without the age of the oldest packet.
+/// Kills: a required rate without the age of the oldest packet.
 #[test]
 fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), Terms::NONE]);
     (0..10).for_each(|_| link.arrive(1, PACKET));
     let mut rate_at = |millis| {
-        // The link does not send meanwhile.
+        // The link does not send in this time.
         link.now = Time::from_millis(millis);
         link.arrive(2, PACKET);
         link.jobs.class_states(link.now)[1].rate.bps()
@@ -170,8 +170,8 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
-/// Kills: drops beyond the loss bound for a delay bound; no drops within it; a bound that is checked before
-/// the drop only.
+/// Kills: drops beyond the loss bound for a delay bound; no drops within it; a bound that is
+/// checked only before the drop.
 #[test]
 fn a_loss_bound_precedes_a_delay_bound() {
     let run = |loss| {
@@ -219,7 +219,7 @@ fn delay_ratios_hold_in_a_chain_under_overload() {
     }
 }
 
-/// Kills: a ratio that takes what an absolute promise needs.
+/// Kills: a ratio that takes rate that an absolute promise needs.
 #[test]
 fn a_guarantee_precedes_a_delay_ratio() {
     let link = Link::new(Search::Furthest, Bytes(10_000_000), &[Terms::NONE, rate(7)]);
@@ -283,7 +283,8 @@ fn the_furthest_below_its_bound_drops_and_in_ns2_the_last() {
     assert_eq!(run(Search::Ns2), [(3, 1)]);
 }
 
-/// Kills: losses of earlier busy periods that count; a busy period that ends while the link still sends.
+/// Kills: losses of earlier busy periods that count; a busy period that ends while the link still
+/// sends.
 #[test]
 fn losses_count_from_the_start_of_a_busy_period() {
     let mut link = Link::new(Search::Furthest, PACKET * 2, &[lossy(25)]);
@@ -331,8 +332,9 @@ fn terms() -> impl Strategy<Value = Terms> {
 }
 
 proptest! {
-    /// No packet is lost or made, and each class keeps its order. The buffer is never exceeded. The rates of
-    /// backlogged classes add up to that of the link. A loss bound is broken only where that is counted.
+    /// Packets are conserved, and each class keeps its order. The buffer is never exceeded. The
+    /// rates of backlogged classes add up to that of the link. A loss bound is broken only if that
+    /// is counted.
     ///
     /// Kills: bytes that a drop or a departure leaves in the buffer; a rate that a transfer makes or loses; a
     /// loss bound that is broken without being counted as relaxed.

@@ -1,10 +1,12 @@
 //! Weights of classes that are related by ratios.
 //!
-//! Related classes form trees: a class names the class it is compared with. In a tree, class `i` should have
-//! `t_i` times the delay (or loss) of the root, where `t_i` is the product of the factors on the way to the
-//! root. Then `w_i = min t / t_i` makes all `w_i D_i` equal when all ratios hold, and the largest weight 1.
+//! Related classes form trees: a class names the class it is compared with. In a tree, class `i`
+//! should have `t_i` times the delay (or loss) of the root. Here `t_i` is the product of the
+//! factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal if all ratios
+//! hold, and the largest weight is 1.
 //!
-//! Source: `marking`, section 3. Differs: trees instead of one chain.
+//! Source: `marking`, section 3.
+//! Differs: trees instead of one chain.
 
 use super::Jobs;
 use super::class::Class;
@@ -39,7 +41,7 @@ fn weights(classes: &[Class], of: impl Fn(&Relations) -> Option<Relation>) -> Ve
     let mut least = vec![f64::INFINITY; classes.len()];
     for at in 0..classes.len() {
         let (mut root, mut times) = (at, 1.0);
-        // Each class names one other at most, and `check` refuses cycles.
+        // Each class names at most one other, and `check` refuses cycles.
         for _ in 0..classes.len() {
             let Some(relation) = of(&classes[root].relations) else { break };
             let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {

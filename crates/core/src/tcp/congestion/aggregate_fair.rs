@@ -1,17 +1,16 @@
-//! Aggregate-fair congestion avoidance: equal rates whatever the round-trip times.
+//! Aggregate-fair congestion avoidance: equal rates at any round-trip times.
 //!
-//! Law, in segments: above the threshold the window grows by `g = a * rtt^2` per round trip, not by
-//! one, with `a = omega / (n * mean^2)`, where `mean` is the mean round-trip time of the `n`
-//! connections of the aggregate. Under losses that hit all equally often the rate of a connection is
-//! `g / rtt^2` times a constant, hence the same for all; `omega = n` makes them together as fast as
-//! `n` connections of the mean round-trip time, `omega = 1` as fast as one. Slow start and reductions
-//! are Reno's. Until something is known of the aggregate, `g = 1`.
+//! Law, in segments: above the threshold the window grows by `g = a * rtt^2` per round trip, with
+//! `a = omega / (n * mean^2)`. Here `mean` is the mean round-trip time of the `n` connections of
+//! the aggregate. If losses hit all equally often, the rate of a connection is `g / rtt^2` times a
+//! constant, hence equal for all. `omega = n` makes them together as fast as `n` connections with
+//! the mean round-trip time, `omega = 1` as fast as one. Slow start and reductions are Reno's.
+//! Until the aggregate is known, `g = 1`.
 //!
 //! Source: `aggregates`, section 5: `g(rtt) = (rtt / mean)^2`, here with `omega = n`; the text says
 //! "one connection", which is `omega = 1`.
-//!
-//! Differs: an ACK adds at most one segment (the paper is silent), so that it is never burstier than
-//! slow start.
+//! Differs: an ACK adds at most one segment (the paper is silent), so the sender is never burstier
+//! than in slow start.
 
 use std::time::Duration;
 
@@ -21,12 +20,12 @@ use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
 use crate::{Factor, Time};
 
-/// How fast the whole aggregate may be.
+/// Rate of the whole aggregate.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// As fast as so many connections of the mean round-trip time together: from 1 to their number,
-    /// which it is where nothing is said.
+    /// The aggregate is as fast as this many connections with the mean round-trip time: from 1 to
+    /// the number of connections, which is the default.
     pub omega: Option<Factor>,
 }
 
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// What a window of ten segments, all acknowledged one by one, grows by.
+    /// Growth of a window of ten segments that are acknowledged one by one.
     fn growth(config: &Config, rtt_ms: u64, mean_ms: u64, connections: u32) -> f64 {
         let mut control = config.build(Counting::RFC);
         control.on_aggregate(Duration::from_millis(mean_ms), connections);
@@ -100,8 +99,8 @@ mod tests {
 
     #[test]
     fn it_grows_with_the_square_of_the_round_trip_time() {
-        // g = omega / n * (rtt / mean)^2; the window grows while its own ACKs are counted, so an
-        // exact continuation is w ln(1 + g / w), within half a percent of g here.
+        // g = omega / n * (rtt / mean)^2. The window grows while its own ACKs are counted, so the
+        // exact result is w ln(1 + g / w), within half a percent of g here.
         // Kills: rtt / mean without the square; omega left out; omega not kept within 1 to n.
         let omega = |millionths| Config { omega: Some(Factor::from_millionths(millionths)) };
         let formula = Config::default();
@@ -138,15 +137,15 @@ mod tests {
         for _ in 0..1_000 {
             control.on_ack(&mut window, &acknowledged(SEGMENT));
         }
-        // 10 + 11 + ... + 44 = 945 segments, and 55 more of the 45 for the next.
+        // 10 + 11 + ... + 44 = 945 segments, and 55 more towards the window of 45.
         let segments = real(window.congestion) / real(SEGMENT);
         assert!((45.0..46.3).contains(&segments), "{segments}");
     }
 
     const RTTS: [u64; 4] = [50, 100, 300, 600];
 
-    /// Rates of connections of these round-trip times that each lose a packet every 20 s. Half of
-    /// the largest window of theory is `half_window(rtt in s)` segments.
+    /// Rates of connections with these round-trip times, each of which loses a packet every 20 s.
+    /// In theory half of the largest window is `half_window(rtt in s)` segments.
     fn rates(
         build: &dyn Fn() -> Box<dyn CongestionControl>,
         half_window: &dyn Fn(f64) -> f64,
@@ -169,8 +168,8 @@ mod tests {
 
     #[test]
     fn under_losses_that_are_equally_frequent_rates_are_equal_where_reno_is_biased() {
-        // Rate 1.5 T g / rtt^2 segments: for Reno 144 to 1 between 50 and 600 ms, here equal, and
-        // as fast as a Reno connection of the mean round-trip time.
+        // The rate is 1.5 T g / rtt^2 segments. Between 50 and 600 ms Reno differs by 144 to 1.
+        // Here the rates are equal, and as fast as a Reno connection with the mean round-trip time.
         // Kills: g = rtt / mean; the mean of the aggregate left out.
         let mean = 0.2625;
         let fair = rates(&|| Box::new(Config::default().build(Counting::RFC)), &|rtt| {

@@ -1,21 +1,27 @@
-//! BBR, version 1: as fast as was lately delivered, with as much in flight as the path holds.
+//! BBR, version 1: paces at the measured bandwidth, and keeps one bandwidth-delay product in
+//! flight.
 //!
 //! Law: `bandwidth` is the greatest delivery rate of the last ten round trips, `min_rtt` the least
-//! round-trip time of the last 10 s. Sending is paced at `gain * bandwidth` (less 1 %), and the window
-//! is `gain * bandwidth * min_rtt` and a few segments. Startup has a gain of 2/ln 2 until the bandwidth
-//! has not grown by a quarter for three round trips; drain has the inverse until what is in flight
-//! fits the path; then the pacing gain goes round 5/4, 3/4, 1, 1, 1, 1, 1, 1, one `min_rtt` each, and
-//! the window's is 2. When `min_rtt` is 10 s old the window is 4 segments for 200 ms. Where losses look
-//! like a policer's the bandwidth is what got through in the long run. Losses do not reduce the rate;
-//! in recovery no more is sent at first than is delivered.
+//! round-trip time of the last 10 s. The pacing rate is `gain * bandwidth` less 1 %, the window
+//! `gain * bandwidth * min_rtt` and a few segments. Each mode has its gains.
 //!
-//! Source: Linux, `tcp_bbr.c` (all of it but what follows).
+//! | mode | pacing gain | window | lasts |
+//! |---|---|---|---|
+//! | startup | 2/ln 2 | the same gain | until three round trips without 25 % more bandwidth |
+//! | drain | ln 2/2 | gain 2/ln 2 | until the data in flight fits the path |
+//! | probe bandwidth | 5/4, 3/4, and six times 1 | gain 2 | one `min_rtt` for each gain |
+//! | probe RTT | 1 | 4 segments | 200 ms, when `min_rtt` is 10 s old |
 //!
-//! Differs: times are exact, not jiffies, and windows are bytes. A delayed ACK is not known as one.
-//! Nothing waits below the sender, so what is in flight now stands for what will be when the next
-//! packet leaves. The greatest rate is kept for each of the last ten rounds, where Linux keeps three
-//! of them. The phase in which the gains begin is not drawn but taken from the time and what was
-//! delivered, so that a run repeats.
+//! Losses do not reduce the rate, unless they look like a policer's ([`policed`]). At the start of
+//! a recovery no more is sent than is delivered.
+//!
+//! Source: Linux, `tcp_bbr.c`.
+//! Differs: times are exact, not jiffies, and windows are bytes. Delayed ACKs are not recognised.
+//! Differs: no packets wait below the sender, so the current bytes in flight replace Linux's
+//! estimate for the time of the next departure.
+//! Differs: the greatest rate is kept for each of the last ten rounds; Linux keeps three values.
+//! Differs: the first phase of the cycle is derived from the time and the delivered bytes, so that
+//! runs repeat.
 
 mod bandwidth;
 mod policed;
@@ -30,17 +36,17 @@ use super::{Ack, CongestionControl, Counting, Delivery, Signal, Window};
 use crate::random::Random;
 use crate::{Rate, Time, units};
 
-/// How long what is measured counts.
+/// Lifetimes of measurements.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The least round-trip time is measured anew when it is this old: 10 s.
+    /// Age at which the least round-trip time is measured again: 10 s.
     #[serde(with = "units::duration")]
     pub min_rtt_window: Duration,
-    /// For so long at least, with four segments in flight: 200 ms.
+    /// Least time with four segments in flight for that measurement: 200 ms.
     #[serde(with = "units::duration")]
     pub probe_rtt_time: Duration,
-    /// Whether policers are looked for.
+    /// Detect policers.
     pub detect_policers: bool,
 }
 
@@ -55,7 +61,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// It counts nothing but bytes, whatever the profile says.
+    /// Counts bytes, regardless of the profile.
     pub(super) fn build(&self, _counting: Counting) -> Bbr {
         Bbr {
             config: self.clone(),
@@ -84,7 +90,7 @@ struct Gain(u32);
 
 impl Gain {
     const ONE: Self = Self(256);
-    /// 2 / ln 2: the least that doubles the rate every round trip.
+    /// 2 / ln 2: the least gain that doubles the rate every round trip.
     const HIGH: Self = Self(256 * 2_885 / 1_000 + 1);
     const DRAIN: Self = Self(256 * 1_000 / 2_885);
     const WINDOW: Self = Self(256 * 2);
@@ -110,7 +116,7 @@ impl Gain {
 enum Mode {
     Startup,
     Drain,
-    /// In this phase of the cycle, since then.
+    /// The phase of the cycle, and its start time.
     ProbeBandwidth {
         phase: usize,
         since: Time,
@@ -118,27 +124,28 @@ enum Mode {
     ProbeRtt,
 }
 
-/// Why packets are being repaired.
+/// State of loss recovery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Recovery {
     No,
-    /// A loss was just found.
+    /// A loss was just detected.
     Entering,
     Fast,
     AfterTimeout,
 }
 
-/// Round trips, counted by what is delivered.
+/// Round trips, counted by delivered bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     count: u64,
-    /// The round ends with the delivery of what is sent after so much was delivered.
+    /// The round ends with the delivery of a packet that was sent after this many bytes were
+    /// delivered.
     end: u64,
     /// This ACK began a round.
     began: bool,
 }
 
-/// Whether more bandwidth was found lately.
+/// Detection of a full pipe: the bandwidth no longer grows.
 #[derive(Clone, Copy, Debug, Default)]
 struct FullPipe {
     bandwidth: u64,
@@ -146,7 +153,7 @@ struct FullPipe {
     reached: bool,
 }
 
-/// How much more is delivered at once than the bandwidth lets expect.
+/// ACK aggregation: bytes delivered beyond the bandwidth estimate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
     since: Time,
@@ -162,19 +169,19 @@ pub(super) struct Bbr {
     mode: Mode,
     pacing: Option<Rate>,
     rtt_known: bool,
-    /// In bits per second.
+    /// Greatest delivery rate in bit/s.
     bandwidth: Greatest,
     round: Round,
     full: FullPipe,
-    /// And when it was measured.
+    /// Least round-trip time, and its time of measurement.
     min_rtt: Option<(Duration, Time)>,
     probe_rtt_until: Option<Time>,
     probe_rtt_round_done: bool,
     idle_restart: bool,
     recovery: Recovery,
-    /// No more is sent than is delivered.
+    /// Packet conservation: no more is sent than is delivered.
     conserve: bool,
-    /// The window to come back to.
+    /// The window to restore after recovery or probing.
     prior_window: u64,
     policed: Policed,
     aggregation: Aggregation,
@@ -243,9 +250,9 @@ impl CongestionControl for Bbr {
     }
 }
 
-/// What is measured.
+/// Measurements.
 impl Bbr {
-    /// The bandwidth to go by, in bits per second.
+    /// The bandwidth estimate in bit/s.
     fn estimate(&self) -> u64 {
         self.policed.rate().unwrap_or_else(|| self.bandwidth.get())
     }
@@ -360,7 +367,7 @@ impl Bbr {
     }
 }
 
-/// What is done about it.
+/// Gains, phases and windows.
 impl Bbr {
     fn pacing_gain(&self) -> Gain {
         match self.mode {
@@ -380,7 +387,7 @@ impl Bbr {
         }
     }
 
-    /// Begins the cycle in any phase but the second, which lets the queue drain.
+    /// Begins the cycle in any phase except the second, which drains the queue.
     fn enter_probe_bandwidth(&mut self, now: Time, delivered: u64) {
         let drawn = Random::new(now.nanos(), delivered).below(PHASES - 1);
         let before = PHASES - 1 - drawn;
@@ -455,7 +462,8 @@ impl Bbr {
         cwnd.max(LEAST * window.segment)
     }
 
-    /// The window that recovery makes of it, and whether that is all there is to say.
+    /// The window after losses and recovery. The flag is true while packet conservation alone sets
+    /// the window.
     fn in_recovery(&mut self, window: &Window, ack: &Ack) -> (u64, bool) {
         let mut cwnd = window.congestion;
         if ack.lost > 0 {
@@ -490,8 +498,8 @@ impl Bbr {
         gain.of(Rate::from_bps(bandwidth).bytes_in(min_rtt).0)
     }
 
-    /// What keeps both ends busy, too: three bursts, an even number of segments, and two more in the
-    /// phase that looks for bandwidth.
+    /// Adds headroom to `bytes`, so that both ends stay busy: three bursts, rounding to an even
+    /// number of segments, and two more in the phase that probes for bandwidth.
     fn budget(&self, window: &Window, bytes: u64) -> u64 {
         let even = (bytes + 3 * self.quantum(window)).next_multiple_of(2 * window.segment.max(1));
         let probing = matches!(self.mode, Mode::ProbeBandwidth { phase: 0, .. });
@@ -502,7 +510,7 @@ impl Bbr {
         self.budget(window, self.path(window, bandwidth, gain))
     }
 
-    /// A burst: what is sent in a millisecond, one or two segments at least.
+    /// Size of a burst: the bytes of one millisecond, at least one or two segments.
     fn quantum(&self, window: &Window) -> u64 {
         let bps = self.pacing.map_or(0, Rate::bps);
         let least = if bps < SLOW { 1 } else { 2 };
@@ -510,7 +518,7 @@ impl Bbr {
         segments.max(least) * window.segment
     }
 
-    /// Room for what is delivered at once.
+    /// Headroom for ACK aggregation.
     fn excess(&self, bandwidth: u64) -> u64 {
         if !self.full.reached {
             return 0;
@@ -520,37 +528,37 @@ impl Bbr {
     }
 }
 
-/// A window per round-trip time, or per millisecond if that is unknown, at the gain of startup.
+/// A window per round-trip time, or per millisecond if it is unknown, at the gain of startup.
 fn initial_rate(window: &Window, rtt: Option<Duration>) -> Rate {
     let rtt = rtt.unwrap_or(NOMINAL_RTT).max(Duration::from_micros(1));
     let bits = u128::from(window.congestion) * 8 * 1_000_000_000 / rtt.as_nanos();
     paced(u64::try_from(bits).unwrap_or(u64::MAX), Gain::HIGH)
 }
 
-/// What to send at, one per cent below, so that queues rather shrink.
+/// The pacing rate, 1 % below the bandwidth, so that queues tend to shrink.
 fn paced(bandwidth: u64, gain: Gain) -> Rate {
     Rate::from_bps((gain.of(bandwidth) / 100 * 99).max(1))
 }
 
-/// Of a cycle of gains.
+/// Number of phases in a cycle of gains.
 const PHASES: u64 = 8;
-/// Segments in flight at least, and while the round-trip time is measured.
+/// Least number of segments in flight, also while probing for the round-trip time.
 const LEAST: u64 = 4;
 /// `TCP_INIT_CWND`.
 const INITIAL: u64 = 10;
-/// Rounds without a quarter more bandwidth that mean that the pipe is full.
+/// Rounds without growth by a quarter after which the pipe counts as full.
 const FULL_ROUNDS: u32 = 3;
-/// Rounds after which the older of two greatest excesses is forgotten.
+/// Rounds after which the older of two excess values expires.
 const EXCESS_ROUNDS: u32 = 5;
-/// The window grows for an excess by what is sent in this time at most.
+/// The headroom for ACK aggregation is at most the bytes of this time.
 const EXCESS_TIME: Duration = Duration::from_millis(100);
-/// Segments after which counting begins anew.
+/// Bytes delivered, in segments, after which the measurement of the excess restarts.
 const EXCESS_SEGMENTS: u64 = 1 << 20;
-/// Below this rate a burst is one segment: 1.2 Mbit/s.
+/// At rates below this a burst may be one segment: 1.2 Mbit/s.
 const SLOW: u64 = 1_200_000;
-/// Bytes of a burst at most: a GSO super-packet without its headers.
+/// Largest burst in bytes: a GSO super-packet without its headers.
 const LARGEST_BURST: u64 = 65_536 - 1 - 320;
-/// Before the first measurement.
+/// Stands for the round-trip time before the first measurement.
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -1,20 +1,24 @@
 //! CUBIC: the window grows by a cubic function of the time since the last reduction.
 //!
-//! Law, in segments and seconds: `W(t) = C (t - K)^3 + W_max`, where `W_max` is the window before the
-//! reduction and `K = cbrt((W_max - cwnd) / C)` the time at which it is reached again. Each segment
-//! acknowledged adds `(target - cwnd) / cwnd`, with `target = W(t + rtt)` between `cwnd` and
-//! `1.5 cwnd`; but the window is at least what Reno's would be on average: `W_est`, which grows by
-//! `3 (1 - beta) / (1 + beta)` segments per round trip up to the window before the reduction, and by
-//! one from there. A reduction leaves `beta`; if the window before it was smaller than the time
-//! before, `W_max` is made smaller still (fast convergence). The first slow start is HyStart++'s.
+//! Law, in segments and seconds: `W(t) = C (t - K)^3 + W_max`, where `W_max` is the window before
+//! the reduction. The curve reaches `W_max` again at `K = cbrt((W_max - cwnd) / C)`.
+//!
+//! Each acknowledged segment adds `(target - cwnd) / cwnd`, with `target = W(t + rtt)` between
+//! `cwnd` and `1.5 cwnd`. The window is at least `W_est`, the mean window of Reno. `W_est` grows by
+//! `3 (1 - beta) / (1 + beta)` segments per round trip up to the window before the reduction, and
+//! by one beyond.
+//!
+//! A reduction leaves `beta`. If the window was smaller than at the previous reduction, `W_max` is
+//! reduced further (fast convergence). The first slow start is HyStart++'s.
 //!
 //! Source: RFC 9438, section 4 (the window before the reduction is kept in bytes); RFC 9406
 //! (`hystart`); RFC 8511 (`beta_ecn`).
-//!
-//! Differs: times are kept in units of 2^-20 s and windows in bytes, all as integers. RFC 9438 reduces
-//! from what is in flight; here as everywhere the profile of the sender says from what. Linux
-//! differs from the RFC, hence from this, in `beta` (717/1024), in its older HyStart, and in growing
-//! by at least 5 % per round trip before the first loss.
+//! Differs:
+//! - Times are integers in units of 2^-20 s, windows are integers in bytes.
+//! - The sender's profile selects the base of a reduction. RFC 9438 reduces from the bytes in
+//!   flight.
+//! - Linux differs from the RFC, hence from this, in `beta` (717/1024), in its older HyStart, and
+//!   in growth by at least 5 % per round trip before the first loss.
 
 use std::time::Duration;
 
@@ -25,21 +29,21 @@ use super::hystart::{HyStart, Verdict};
 use super::{Ack, CongestionControl, Counting, Signal, Window, part};
 use crate::{Factor, Time};
 
-/// How steep, and what is left after a signal.
+/// Steepness of the curve, and reduction factors.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `C`, in segments per second cubed: 0.4.
     pub c: Factor,
-    /// What is left after a loss: 0.7.
+    /// Factor of the window after a loss: 0.7.
     #[serde(deserialize_with = "part")]
     pub beta: Factor,
-    /// What is left after ECN-Echo: 0.7; 0.85 is the alternative back-off of RFC 8511.
+    /// Factor of the window after ECN-Echo: 0.7; 0.85 is the alternative backoff of RFC 8511.
     #[serde(deserialize_with = "part")]
     pub beta_ecn: Factor,
-    /// Whether those who had more give way faster.
+    /// Fast convergence: a flow whose share shrinks yields faster.
     pub fast_convergence: bool,
-    /// Whether the first slow start is HyStart++'s.
+    /// The first slow start is HyStart++'s.
     pub hystart: bool,
 }
 
@@ -70,7 +74,7 @@ impl Config {
     }
 }
 
-/// The largest `C` that is distinguished, in segments per second cubed: with it everything fits.
+/// The largest `C`, in segments per second cubed, for which the arithmetic cannot overflow.
 const STEEPEST: Factor = Factor::from_millionths(1_000_000 * 1_000_000);
 
 pub(super) struct Cubic {
@@ -80,31 +84,31 @@ pub(super) struct Cubic {
     growth: Growth,
     hystart: Option<HyStart>,
     state: State,
-    /// What `state` was before the last reduction.
+    /// State before the last reduction.
     undo: Option<State>,
-    /// When the last ACK came.
+    /// Arrival time of the last ACK.
     last: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// Where the plateau is, in bytes; nothing before the first loss and after a timeout: it is then
-    /// where congestion avoidance begins.
+    /// Height of the plateau in bytes. `None` before the first loss and after a timeout: the
+    /// plateau is then the window at the start of congestion avoidance.
     w_max: Option<u64>,
     /// The window before the last reduction; zero before the first, so that `W_est` is then Reno's.
     prior: u64,
     epoch: Option<Epoch>,
 }
 
-/// Since congestion avoidance began.
+/// A period of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Time,
     curve: Curve,
-    /// `W_est` in bytes, and what of it is short of a byte, times the window.
+    /// `W_est` in bytes, and its fraction of a byte times the window.
     estimate: u64,
     estimate_carried: u64,
-    /// What is short of a byte of the window, times the window.
+    /// Fraction of a byte of the window, times the window.
     carried: u64,
 }
 
@@ -113,7 +117,7 @@ impl CongestionControl for Cubic {
         let since_last = ack.now.since(self.last);
         self.last = ack.now;
         if !ack.may_grow {
-            // Time in which the window could not grow does not count.
+            // The epoch does not include time in which the window may not grow.
             self.postpone(since_last);
             return;
         }
@@ -162,7 +166,7 @@ impl Cubic {
         }
     }
 
-    /// Returns the bytes acknowledged beyond the threshold.
+    /// Grows in slow start. Returns the bytes acknowledged beyond the threshold.
     fn slow_start(&mut self, window: &mut Window, ack: &Ack) -> u64 {
         match self.hystart.as_mut().map_or(Verdict::Full, |hystart| hystart.observe(ack)) {
             Verdict::Full => self.growth.slow_start(window, ack.bytes),
@@ -213,21 +217,21 @@ impl Cubic {
     }
 }
 
-/// `C (t - K)^3 + W_max`.
+/// The curve `C (t - K)^3 + W_max`.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     w_max: u64,
     /// In ticks.
     k: i64,
-    /// `C` in bytes, not segments, and units of 2^-20.
+    /// `C` in bytes instead of segments, in units of 2^-20.
     steepness: i128,
 }
 
-/// Binary digits of the fraction of a second in a tick.
+/// A tick is 2^-20 s: the number of fractional bits of a second.
 const TICK: u32 = 20;
 
 impl Curve {
-    /// The one that goes from `cwnd` at time 0 to `w_max` at time `k`.
+    /// The curve from `cwnd` at time 0 to `w_max` at time `k`.
     fn new(c: Factor, segment: u64, w_max: u64, cwnd: u64) -> Self {
         let bytes = u128::from(c.millionths()) * u128::from(segment);
         let million = u128::from(Factor::ONE.millionths());
@@ -241,7 +245,7 @@ impl Curve {
         }
     }
 
-    /// In bytes, rounded down.
+    /// The value of the curve in bytes, rounded down.
     fn at(&self, elapsed: Duration) -> u64 {
         let from_k = (ticks(elapsed) - self.k).clamp(-FARTHEST, FARTHEST);
         let cubed = (((from_k * from_k) >> TICK) * from_k) >> TICK;
@@ -250,7 +254,7 @@ impl Curve {
     }
 }
 
-/// 128 s, whose cube still fits: there the curve is 839,000 segments away from its plateau.
+/// 128 s, whose cube still fits. At that distance the curve is 839,000 segments from its plateau.
 const FARTHEST: i64 = 1 << (TICK + 7);
 
 fn ticks(span: Duration) -> i64 {

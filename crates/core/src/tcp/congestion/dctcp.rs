@@ -1,14 +1,13 @@
-//! DCTCP: the window comes down by as much of it as was marked.
+//! DCTCP: reduces the window in proportion to the marked bytes.
 //!
-//! Law: once per window `alpha += gain * (marked - alpha)`, where `marked` is the part of the bytes
-//! acknowledged in it whose packets carried a mark; an echo, once per window, leaves
-//! `cwnd * (1 - alpha / 2)`. A loss halves it. Growth is Reno's. It needs to be told of every mark: an
-//! end point whose receiver repeats ECN-Echo until it is answered makes `alpha` too large.
+//! Law: once per window, `alpha += gain * (marked - alpha)`. Here `marked` is the marked fraction
+//! of the bytes acknowledged in that window. ECN-Echo, once per window, leaves
+//! `cwnd * (1 - alpha / 2)`. A loss halves the window. Growth is Reno's. DCTCP needs accurate
+//! feedback: a receiver that repeats ECN-Echo until CWR makes `alpha` too large.
 //!
 //! Source: RFC 8257, sections 3.3 to 3.5 (`alpha` begins at 1, the estimation gain is 1/16).
-//!
-//! Differs: `alpha` is kept in units of 2^-32, with nothing rounded up: it comes down to 2^-28 where
-//! nothing is marked, as good as zero.
+//! Differs: `alpha` is kept in units of 2^-32 and never rounded up. Without marks it falls to
+//! 2^-28, practically zero.
 
 use serde::Deserialize;
 
@@ -16,14 +15,14 @@ use super::growth::Growth;
 use super::{Ack, CongestionControl, Counting, Signal, Window, part, reno};
 use crate::{Factor, Time};
 
-/// How fast the estimate follows.
+/// Parameters of the estimate.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Weight of the newest window in the estimate: 0.0625; at most 1.
     #[serde(deserialize_with = "part")]
     pub gain: Factor,
-    /// The estimate before the first window: 1, which is that everything is marked; at most 1.
+    /// The estimate before the first window: 1, all bytes marked; at most 1.
     #[serde(deserialize_with = "part")]
     pub alpha: Factor,
 }
@@ -49,17 +48,17 @@ impl Config {
 
 pub(super) struct Dctcp {
     gain: Factor,
-    /// In parts of [`ALL`].
+    /// Estimate in units of 1/[`ALL`].
     alpha: u64,
-    /// Bytes acknowledged in this window of observation, and those of them that were marked.
+    /// Bytes acknowledged in the current observation window, and the marked part of them.
     acknowledged: u64,
     marked: u64,
-    /// It ends when more than this is acknowledged.
+    /// The window ends when more than this offset is acknowledged.
     window_end: u64,
     growth: Growth,
 }
 
-/// An `alpha` of 1.
+/// The value of `alpha` that stands for 1.
 const ALL: u64 = 1 << 32;
 
 impl CongestionControl for Dctcp {
@@ -112,7 +111,7 @@ mod tests {
         Config::default().build(Counting::RFC)
     }
 
-    /// A window of observation of ten segments of which `marked` were marked, up to `offset`.
+    /// An observation window of ten segments up to `offset`, of which `marked` were marked.
     fn observe(dctcp: &mut Dctcp, offset: u64, marked: u64) {
         let mut window = window(10, 0);
         for number in 1..=10 {
@@ -136,10 +135,10 @@ mod tests {
     #[test]
     fn alpha_follows_the_marked_part_with_a_gain_of_a_sixteenth() {
         // RFC 8257, section 3.3: alpha = alpha * (1 - g) + g * M, from 1.
-        // Kills: a gain of an eighth; marked and acknowledged not begun anew; alpha from 0.
+        // Kills: a gain of an eighth; marked and acknowledged not reset; alpha from 0.
         let mut dctcp = dctcp();
-        // The first ACK ends a window of one segment, marked; each later window has ten segments
-        // of which three are marked: 1, then 1 - 0.7 / 16, and so on towards 0.3.
+        // The first ACK ends a window of one marked segment. Each later window has ten segments,
+        // three of them marked: 1, then 1 - 0.7 / 16, and so on towards 0.3.
         let mut expected = 1.0;
         observe(&mut dctcp, 0, 3);
         assert!((alpha(&dctcp) - expected).abs() < 1e-6);
@@ -171,9 +170,9 @@ mod tests {
     #[test]
     fn the_queue_stays_near_the_threshold_and_the_link_full() {
         // SIGCOMM 2010 "Data Center TCP", section 3.3: with n connections the queue peaks at K + n
-        // segments, and swings by sqrt(n (C rtt + K) / 2); a link stays full if K > C rtt / 7.
-        // Here C rtt = 100, K = 20, n = 2: up to 22, swinging by 11, around 16. Reno under the same
-        // marks empties the queue.
+        // segments, and oscillates by sqrt(n (C rtt + K) / 2). A link stays full if K > C rtt / 7.
+        // Here C rtt = 100, K = 20, n = 2: up to 22, oscillating by 11, around 16. Reno under the
+        // same marks empties the queue.
         let mut bottleneck = Bottleneck::new(Rate::from_mbps(1_168), 1_000);
         bottleneck.mark_above = Some(20 * SEGMENT);
         let run = |build: &dyn Fn() -> Box<dyn CongestionControl>| {

@@ -1,33 +1,33 @@
-//! How the window of Reno and its relatives grows with what is acknowledged.
+//! Growth of the window in Reno and related algorithms.
 
 use serde::Deserialize;
 
 use super::hystart::GROWTH_DIVISOR;
 use super::{Ack, Window};
 
-/// What is counted for the growth of a window.
+/// The unit that is counted for the growth of a window.
 ///
 /// Source: RFC 5681, section 3.1; RFC 3465, section 2.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Counting {
-    /// Each ACK counts for one segment, whatever it covers: with delayed ACKs the window grows half
-    /// as fast (RFC 5681, equations 2 and 3; ns-2).
+    /// Each ACK counts as one segment. With delayed ACKs the window grows half as fast (RFC 5681,
+    /// equations 2 and 3; ns-2).
     Acks,
-    /// Each ACK counts for the bytes it covers (appropriate byte counting, RFC 3465).
+    /// Each ACK counts the bytes it acknowledges (appropriate byte counting, RFC 3465).
     Bytes {
         /// The most segments that one ACK may add in slow start: L of RFC 3465. Linux has no limit.
         limit: u32,
-        /// The same in the slow start after a timeout: RFC 3465 wants 1.
+        /// The same in the slow start after a timeout; RFC 3465 recommends 1.
         after_timeout: u32,
     },
 }
 
 impl Counting {
-    /// What RFC 3465 recommends: at most two segments for an ACK, one after a timeout.
+    /// The recommendation of RFC 3465: at most two segments per ACK, one after a timeout.
     pub const RFC: Self = Self::Bytes { limit: 2, after_timeout: 1 };
 
-    /// What Linux does: an ACK adds all that it covers.
+    /// As in Linux: an ACK adds all the bytes it acknowledges.
     pub const LINUX: Self = Self::Bytes { limit: u32::MAX, after_timeout: u32::MAX };
 }
 
@@ -36,7 +36,7 @@ impl Counting {
 pub(super) struct Pace(u64);
 
 impl Pace {
-    /// Reno's.
+    /// The growth of Reno.
     pub(super) const ONE: Self = Self(1 << 20);
 
     /// `numerator / denominator` segments per window, rounded down.
@@ -46,12 +46,13 @@ impl Pace {
     }
 }
 
-/// Slow start and congestion avoidance, and what they carry from one ACK to the next.
+/// Slow start and congestion avoidance, with the remainders between ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     counting: Counting,
-    /// Counting bytes: those acknowledged towards the next segment. Counting ACKs: what is short of
-    /// a byte, times the window. At a [`Pace`]: what is short of a byte, in its units.
+    /// Remainder. With [`Counting::Bytes`]: bytes acknowledged towards the next segment. With
+    /// [`Counting::Acks`]: the fraction of a byte, times the window. At a [`Pace`]: the fraction of
+    /// a byte, in its units.
     carried: u64,
     after_timeout: bool,
 }
@@ -77,12 +78,12 @@ impl Growth {
         }
     }
 
-    /// Bytes that were acknowledged beyond the threshold.
+    /// Grows below the threshold. Returns the bytes acknowledged beyond it.
     fn below_threshold(&mut self, window: &mut Window, ack: &Ack) -> u64 {
         if window.in_slow_start() { self.slow_start(window, ack.bytes) } else { ack.bytes }
     }
 
-    /// What an ACK for so many bytes counts for in congestion avoidance.
+    /// The bytes that an ACK for `bytes` counts as in congestion avoidance.
     pub(super) fn counted(&mut self, window: &Window, bytes: u64) -> u64 {
         self.after_timeout = false;
         match self.counting {
@@ -91,8 +92,8 @@ impl Growth {
         }
     }
 
-    /// Exponential growth, divided as conservative slow start wants it. The threshold is then out of
-    /// reach, so nothing is left over.
+    /// Exponential growth divided by [`GROWTH_DIVISOR`] (conservative slow start). The threshold is
+    /// far away then, so no bytes remain for congestion avoidance.
     pub(super) fn conservative(&mut self, window: &mut Window, bytes: u64) {
         let most = self.limit(window.segment).unwrap_or(window.segment);
         self.carried += bytes.min(most);
@@ -100,7 +101,7 @@ impl Growth {
         self.carried %= GROWTH_DIVISOR;
     }
 
-    /// Exponential growth; returns the bytes that were acknowledged beyond the threshold.
+    /// Exponential growth. Returns the bytes acknowledged beyond the threshold.
     pub(super) fn slow_start(&mut self, window: &mut Window, bytes: u64) -> u64 {
         let Some(most) = self.limit(window.segment) else {
             window.congestion += bytes.min(window.segment);
@@ -142,7 +143,7 @@ impl Growth {
         self.carried %= Pace::ONE.0;
     }
 
-    /// Begins anew after a reduction.
+    /// Clears the remainder after a reduction.
     pub(super) fn restart(&mut self, after_timeout: bool) {
         self.carried = 0;
         self.after_timeout = after_timeout;

@@ -1,27 +1,26 @@
-//! HyStart++: slow start that ends before it loses packets.
+//! HyStart++: leaves slow start before packets are lost.
 //!
-//! Law: where the least round-trip time of a round exceeds that of the round before by an eighth of
-//! it (4 to 16 ms), growth is divided by four. If it stays so for five rounds slow start is over; if
-//! the round-trip time comes down again it was jitter, and slow start goes on.
+//! Law: the least round-trip time of a round exceeds that of the previous round by an eighth
+//! (clamped to 4 to 16 ms). Then growth is divided by four. After five such rounds slow start ends.
+//! If the round-trip time falls again, the increase was jitter, and slow start continues. This
+//! applies to the first slow start of a connection only.
 //!
-//! Source: RFC 9406, sections 4.2 and 4.3, with its constants. Only for the first slow start of a
-//! connection.
-//!
-//! Differs: how much one ACK may add (L, 8 segments or no limit with pacing) is what the sender's
-//! profile counts, as in any slow start.
+//! Source: RFC 9406, sections 4.2 and 4.3, with its constants.
+//! Differs: the most that one ACK adds (L: 8 segments, or no limit with pacing) is the counting of
+//! the sender's profile, as in any slow start.
 
 use std::time::Duration;
 
 use super::Ack;
 
-/// How slow start goes on after an ACK.
+/// Mode of slow start after an ACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// At full speed.
+    /// Full growth.
     Full,
-    /// At a part of it: one in [`GROWTH_DIVISOR`].
+    /// Growth divided by [`GROWTH_DIVISOR`].
     Conservative,
-    /// It is over.
+    /// Slow start ends.
     Leave,
 }
 
@@ -31,17 +30,17 @@ pub(super) const GROWTH_DIVISOR: u64 = 4;
 /// Observes round-trip times in slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// The round ends when this is acknowledged; `None` before the first ACK.
+    /// The round ends when this offset is acknowledged; `None` before the first ACK.
     round_end: Option<u64>,
     last_least: Option<Duration>,
     least: Option<Duration>,
     samples: u32,
-    /// Conservative slow start: the least round-trip time when it began, and rounds it has lasted.
+    /// Conservative slow start: the least round-trip time at its start, and its number of rounds.
     conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
-    /// Takes in an ACK that may let the window grow.
+    /// Evaluates an ACK that permits growth.
     pub(super) fn observe(&mut self, ack: &Ack) -> Verdict {
         let end = *self.round_end.get_or_insert(ack.sent);
         if let Some(rtt) = ack.rtt {
@@ -68,7 +67,7 @@ impl HyStart {
         }
     }
 
-    /// Begins a round that ends at `end`; whether that was the last one of slow start.
+    /// Begins a round that ends at `end`. Returns true if slow start is over.
     fn end_round(&mut self, end: u64) -> bool {
         self.round_end = Some(end);
         self.last_least = self.least.take();
@@ -79,7 +78,7 @@ impl HyStart {
     }
 }
 
-/// By how much the round-trip time must have grown.
+/// The least increase of the round-trip time that starts conservative slow start.
 fn threshold(last: Duration) -> Duration {
     (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }
@@ -98,7 +97,7 @@ mod tests {
     use super::super::testing::{SEGMENT, acknowledged};
     use super::*;
 
-    /// What is said after each ACK of a round of `acks`, number `round`, with this round-trip time.
+    /// Verdicts after each of the `acks` ACKs of round `round`, at this round-trip time.
     fn round(hystart: &mut HyStart, round: u64, acks: u64, micros: u64) -> Vec<Verdict> {
         let ack = |number: u64| Ack {
             rtt: Some(Duration::from_micros(micros)),
@@ -115,7 +114,7 @@ mod tests {
     #[test]
     fn growth_slows_down_when_the_round_trip_time_has_grown_by_an_eighth() {
         // RFC 9406: RttThresh = max(4 ms, min(lastRoundMinRTT / 8, 16 ms)).
-        // Kills: `>` in place of `>=`; clamping left out; an eighth of the current round's.
+        // Kills: `>` in place of `>=`; no clamping; an eighth of the current round's value.
         for (base, least) in [(100_000, 112_500), (10_000, 14_000), (400_000, 416_000)] {
             for (micros, expected) in [(least - 1, Verdict::Full), (least, Verdict::Conservative)] {
                 let mut hystart = HyStart::default();
@@ -152,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_round_trip_time_below_where_it_slowed_down_means_that_it_was_jitter() {
-        // RFC 9406, section 4.2: resume slow start, HyStart++ included.
+        // RFC 9406, section 4.2: slow start resumes, with HyStart++.
         // Kills: `<=` in place of `<`; conservative slow start for good.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         round(&mut hystart, 1, 10, 120_000);
         assert_eq!(round(&mut hystart, 2, 10, 120_000)[9], Verdict::Conservative);
         assert_eq!(round(&mut hystart, 3, 10, 119_999)[9], Verdict::Full);
-        // 119.999 + 14.999 ms is what it takes now.
+        // The threshold is now 119.999 + 14.999 ms.
         assert_eq!(round(&mut hystart, 4, 10, 134_990)[9], Verdict::Full);
         assert_eq!(round(&mut hystart, 5, 10, 160_000)[9], Verdict::Conservative);
     }

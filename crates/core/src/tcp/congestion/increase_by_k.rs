@@ -1,12 +1,11 @@
 //! Increase-by-K: connections with long round-trip times grow by several segments per round trip.
 //!
-//! Law, in segments: above the threshold the window grows by `k` per round trip where the round-trip
-//! time is at least `from`, by one where it is shorter. Long, where nothing else is said, is what is
-//! not below the mean of the aggregate. Slow start and reductions are Reno's.
+//! Law, in segments: above the threshold the window grows by `k` per round trip if `rtt >= from`,
+//! otherwise by one. The default of `from` is the mean round-trip time of the aggregate. Slow start
+//! and reductions are Reno's.
 //!
-//! Source: `aggregates`, section 5, which names it as the alternative to growth by the square of the
-//! round-trip time and prints no number; the defaults are ours.
-//!
+//! Source: `aggregates`, section 5, which names it as the alternative to growth by the square of
+//! the round-trip time. The paper prints no numbers, so the defaults are ours.
 //! Differs: an ACK adds at most one segment, as in `aggregate-fair`.
 
 use std::time::Duration;
@@ -17,14 +16,14 @@ use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
 use crate::{Factor, Time, units};
 
-/// Who grows by how much.
+/// Growth of connections with long round-trip times.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Segments per round trip: 4.
     pub k: Factor,
-    /// From this round-trip time on; from the mean of the aggregate on, and from 100 ms until that is
-    /// known, where nothing is said.
+    /// Least round-trip time with growth by `k`. Without it: the mean of the aggregate, or 100 ms
+    /// until the mean is known.
     #[serde(with = "units::optional_duration")]
     pub from: Option<Duration>,
 }
@@ -73,7 +72,7 @@ impl CongestionControl for IncreaseByK {
     }
 }
 
-/// Until the mean is known; ours.
+/// Stands for the mean until it is known; our choice.
 const UNKNOWN_MEAN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -83,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_long_grow_by_k_per_round_trip_and_the_short_by_one() {
-        // Kills: `>` in place of `>=`; `k` for all; a mean that goes before what the file says.
+        // Kills: `>` in place of `>=`; `k` for all; a mean that overrides the file.
         let grown = |from: Option<u64>, mean_ms: u64, rtt_ms| {
             let config = Config { from: from.map(Duration::from_millis), ..Config::default() };
             let mut control = config.build(Counting::RFC);

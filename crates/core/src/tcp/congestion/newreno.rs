@@ -1,28 +1,26 @@
-//! NewReno as in the papers: what the simulations of their time used.
+//! NewReno as in the simulations of the papers.
 //!
-//! Law: each ACK adds one segment below the threshold, `1 / cwnd` segments above it: one segment per
-//! round trip if every segment is acknowledged. A loss or an echo leaves half of the window; a
+//! Law: each ACK adds one segment below the threshold and `1 / cwnd` segments above it. This is one
+//! segment per round trip if every segment is acknowledged. A loss or ECN-Echo halves the window. A
 //! timeout sets the threshold to half of it, in whole segments.
 //!
 //! Source: `aggregates`, section 2.2 (slow start from one segment, +1 per round trip, halving);
-//! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). Fast recovery, the "new"
-//! in its name, is the sender's (RFC 6582).
-//!
-//! Differs: the window is kept in bytes, and the fraction of a byte in units of 2^-32; ns-2 has
-//! reals.
+//! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). The sender does the fast
+//! recovery that gave NewReno its name (RFC 6582).
+//! Differs: the window is kept in bytes, and fractions of a byte in units of 2^-32; ns-2 has reals.
 
 use serde::Deserialize;
 
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::Time;
 
-/// It has no parameters: the papers print none.
+/// No parameters: the papers print none.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
 impl Config {
-    /// It counts ACKs whatever the profile says.
+    /// Counts ACKs, regardless of the profile.
     pub(super) fn build(&self, _counting: Counting) -> NewReno {
         NewReno { fraction: 0 }
     }
@@ -34,7 +32,7 @@ pub(super) struct NewReno {
 }
 
 impl NewReno {
-    /// One segment for each window of ACKs.
+    /// Grows by one segment per window of ACKs.
     fn avoid(&mut self, window: &mut Window) {
         let exact = (u128::from(window.congestion.max(1)) << 32) + u128::from(self.fraction);
         let square = u128::from(window.segment) * u128::from(window.segment);
@@ -44,7 +42,7 @@ impl NewReno {
     }
 }
 
-/// The bits of a window's fraction.
+/// Mask of the fraction of a byte.
 const FRACTION: u128 = (1 << 32) - 1;
 
 impl CongestionControl for NewReno {
@@ -66,7 +64,7 @@ impl CongestionControl for NewReno {
         };
         self.fraction = match signal {
             Signal::Loss | Signal::Echo if flight == window.congestion && left >= window.floor => {
-                // Half of an odd byte, and of the fraction.
+                // Half of an odd byte, and half of the fraction.
                 (((flight % 2) << 32) | self.fraction) / 2
             }
             _ => 0,
@@ -103,9 +101,9 @@ mod tests {
 
     #[test]
     fn halving_is_exact_after_a_loss_and_in_segments_after_a_timeout() {
-        // ns-2 keeps half of the window as a real, and half of it as an integer for the threshold;
-        // a repeated timeout halves again.
-        // Kills: rounding to segments in every case; leaving the threshold on a repeated timeout.
+        // ns-2 keeps half of the window as a real, and half as an integer for the threshold. A
+        // repeated timeout halves again.
+        // Kills: rounding to segments in every case; keeping the threshold on a repeated timeout.
         let flight = 15 * SEGMENT;
         let timeout = |again| Signal::Timeout { again };
         for (signal, expected) in [
@@ -124,7 +122,7 @@ mod tests {
     fn it_adds_a_segment_per_round_trip() {
         let mut window = window(20, 0);
         let sizes = rounds(&mut newreno(), &mut window, 20, 1);
-        // Kills: dropping what is carried.
+        // Kills: dropping the carried fraction.
         let exact = equation_3(20, 20);
         assert!((38.5..=40.0).contains(&exact), "{exact}");
         assert!((real(sizes[19]) / real(SEGMENT) - exact).abs() < 0.02, "{}", sizes[19]);

@@ -1,8 +1,8 @@
-//! A toy network for the tests: greedy senders on one queue, with nothing of TCP but the window.
+//! A toy network for tests: bulk senders on one queue, without any of TCP except the window.
 //!
-//! Every packet is full-sized and acknowledged; a loss is known when three later packets would have
-//! been acknowledged; what was lost is simply sent again as new data. So the long run shows the
-//! law of a congestion control, and no detail of a sender.
+//! Every packet is full-sized and acknowledged. A loss is detected when three later packets would
+//! have been acknowledged. Lost data is simply sent again as new data. The long run therefore shows
+//! the law of a congestion control without details of a sender.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,17 +12,17 @@ use super::testing::{SEGMENT, real};
 use super::{Ack, CongestionControl, Delivery, Signal, Window};
 use crate::{Bytes, Rate, Time};
 
-/// What all senders share.
+/// The shared link and its queue.
 #[derive(Clone, Copy)]
 pub(super) struct Bottleneck {
     pub rate: Rate,
-    /// Bytes that may wait.
+    /// Size of the queue in bytes.
     pub buffer: u64,
-    /// Bytes waiting above which a packet is marked.
+    /// Packets that find more than this many bytes in the queue are marked.
     pub mark_above: Option<u64>,
-    /// How far apart the packets are, of each sender, that are lost for no reason.
+    /// Interval of random losses of each sender.
     pub lose_every: Option<Duration>,
-    /// One packet in so many of each sender is lost for no reason.
+    /// Each sender loses one packet in this many at random.
     pub lose_one_in: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Bottleneck {
     }
 }
 
-/// A sender, and what became of it.
+/// A sender and its results.
 pub(super) struct Sender {
     pub control: Box<dyn CongestionControl>,
     /// Round-trip time without a queue.
@@ -48,9 +48,9 @@ pub(super) struct Sender {
     next: u64,
     acknowledged: u64,
     recover: Option<u64>,
-    /// No further reduction for what was sent before this.
+    /// Losses below this offset cause no further reduction.
     reduced: u64,
-    /// Bytes found lost since the ACK before.
+    /// Bytes found lost since the previous ACK.
     lost: u64,
     pub delivered: u64,
     delivered_at: Time,
@@ -60,9 +60,9 @@ pub(super) struct Sender {
     may_send: Time,
     waking: bool,
     pub signals: u64,
-    /// The receiver lets no more than this be out.
+    /// Receive window: the most bytes in flight.
     pub limit: u64,
-    /// When each packet was sent.
+    /// Departure time of each packet.
     pub sent: Vec<Time>,
     /// The window in segments at every whole round-trip time without a queue.
     pub trace: Vec<(Time, f64)>,
@@ -119,7 +119,7 @@ pub(super) struct Pipe {
     events: BinaryHeap<Reverse<Due>>,
     count: u64,
     free_at: Time,
-    /// Sum of bytes found waiting by packets, and their number.
+    /// Sum of the queues that packets found, in bytes, and the number of packets.
     waiting: (u64, u64),
     sent: u64,
     arrived: u64,
@@ -187,8 +187,8 @@ impl Pipe {
         self.schedule(start, Event::Look(sender));
     }
 
-    /// Lets `span` pass, and returns what each sender delivered in it, in bits per second, and the
-    /// mean queue that packets found, in segments.
+    /// Runs for `span`. Returns the rate of each sender in bit/s, and the mean queue that packets
+    /// found, in segments.
     pub(super) fn run(&mut self, span: Duration) -> (Vec<f64>, f64) {
         let end = self.now + span;
         let before: Vec<u64> = self.senders.iter().map(|it| it.delivered).collect();
@@ -215,7 +215,7 @@ impl Pipe {
         (rates, queue)
     }
 
-    /// Nothing is made or lost on the way: what was sent arrived, was dropped, or is in flight.
+    /// Conservation: every sent packet arrived, was dropped, or is in flight.
     fn check(&self) {
         let flight: u64 = self.senders.iter().map(|it| it.flight).sum();
         assert_eq!(self.sent * SEGMENT, (self.arrived + self.dropped) * SEGMENT + flight);

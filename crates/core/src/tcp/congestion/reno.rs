@@ -1,32 +1,31 @@
-//! Reno: the window grows by a segment per round trip, and is halved when a packet is lost.
+//! Reno: the window grows by a segment per round trip and halves on a loss.
 //!
-//! Law, with counts in segments: below the threshold `cwnd += acked` (slow start); above it `cwnd += 1`
-//! for each window acknowledged. A loss, an echo or a timeout sets `ssthresh = beta * flight`.
-//! Under random loss of probability `p` its mean window is about `sqrt(3 / (2 b p))` segments, with
-//! `b` segments per ACK counted.
+//! Law, in segments: `cwnd += acked` below the threshold (slow start). Above it, `cwnd += 1` for
+//! each window acknowledged. A loss, ECN-Echo or timeout sets `ssthresh = beta * flight`. Under
+//! random loss of probability `p` the mean window is about `sqrt(3 / (2 b p))` segments, with `b`
+//! segments per counted ACK.
 //!
-//! Source: RFC 5681, section 3.1 (windows, equations 2 to 4; a timeout that repeats leaves the
-//! threshold alone); RFC 3465, section 2 (byte counting); RFC 8511, section 3 (`beta_ecn`).
-//!
+//! Source: RFC 5681, section 3.1 (windows, equations 2 to 4; a repeated timeout keeps the
+//! threshold); RFC 3465, section 2 (byte counting); RFC 8511, section 3 (`beta_ecn`).
 //! Differs: an ACK that crosses the threshold counts for slow start up to it and for congestion
-//! avoidance from there, as in Linux; RFC 5681 leaves that open.
+//! avoidance beyond, as in Linux. RFC 5681 leaves this open.
 
 use serde::Deserialize;
 
 use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth, part};
 use crate::{Factor, Time};
 
-/// How much is counted, and what is left after a signal.
+/// Counting rule and reduction factors.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What growth counts; without it, what the profile of the sender says.
+    /// The unit of growth; without it, the unit of the sender's profile.
     pub counting: Option<Counting>,
-    /// What is left of the window after a loss: 0.5 (RFC 5681).
+    /// Factor of the window after a loss: 0.5 (RFC 5681).
     #[serde(deserialize_with = "part")]
     pub beta: Factor,
-    /// What is left of it after ECN-Echo: 0.5 (RFC 3168); 0.8 is the alternative back-off of
-    /// RFC 8511.
+    /// Factor of the window after ECN-Echo: 0.5 (RFC 3168). 0.8 is the alternative backoff of RFC
+    /// 8511.
     #[serde(deserialize_with = "part")]
     pub beta_ecn: Factor,
 }
@@ -75,8 +74,7 @@ impl CongestionControl for Reno {
     }
 }
 
-/// What half the window leaves after any signal: the reduction of those that are Reno but for their
-/// growth.
+/// Halves the threshold on a signal, for algorithms that differ from Reno only in their growth.
 pub(super) fn halve(window: &mut Window, flight: u64, signal: Signal) {
     if signal != (Signal::Timeout { again: true }) {
         window.threshold = HALF.of(flight).max(window.floor);
@@ -117,7 +115,8 @@ mod tests {
             let mut window = window(8, u64::MAX);
             assert_eq!(rounds(&mut reno(counting), &mut window, 1, 2), [after * SEGMENT]);
         }
-        // In congestion avoidance: counting bytes one segment per window, counting ACKs half of one.
+        // In congestion avoidance: one segment per window if bytes are counted, half of one if ACKs
+        // are.
         let grown = |counting| {
             let mut window = window(100, 0);
             rounds(&mut reno(counting), &mut window, 10, 2)[9] - 100 * SEGMENT
@@ -128,9 +127,9 @@ mod tests {
 
     #[test]
     fn congestion_avoidance_adds_a_segment_per_round_trip_however_large_the_window() {
-        // RFC 3465, section 2.1, gives exactly one; equation 3 of RFC 5681 is a recurrence in reals,
-        // a little less than one. Without what is carried nothing would be added above 1,460
-        // segments (cwnd > mss^2), and 7 % would be missing at 100.
+        // RFC 3465, section 2.1, gives exactly one segment. Equation 3 of RFC 5681 is a recurrence
+        // in reals and gives slightly less. Without the carried remainder the window would not grow
+        // above 1,460 segments (cwnd > mss^2), and 7 % would be missing at 100.
         // Kills: dropping `carried` in either arm.
         for segments in [10, 100, 1_000, 3_000] {
             let grown = |counting| {
@@ -146,7 +145,8 @@ mod tests {
 
     #[test]
     fn what_acks_cover_beyond_a_window_counts_for_the_next() {
-        // 7,000 segments make the windows of 100 to 154 segments (6,985), whatever ACKs cover each.
+        // 7,000 segments complete the windows of 100 to 154 segments (6,985), for any number of
+        // segments per ACK.
         // Kills: forgetting `carried` when a window is complete.
         let mut window = window(100, 0);
         let mut reno = reno(Counting::RFC);
@@ -162,7 +162,7 @@ mod tests {
         let mut window = window(10, 12 * SEGMENT);
         reno.on_ack(&mut window, &acknowledged(4 * SEGMENT));
         assert_eq!(window.congestion, 12 * SEGMENT);
-        // Two of the four segments are left for congestion avoidance, so ten more make a window.
+        // Two of the four segments count for congestion avoidance, so ten more complete a window.
         reno.on_ack(&mut window, &acknowledged(10 * SEGMENT - 1));
         assert_eq!(window.congestion, 12 * SEGMENT);
         reno.on_ack(&mut window, &acknowledged(1));
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn what_is_left_depends_on_the_signal() {
-        // RFC 5681, equation 4; RFC 8511, section 3: 0.8 for Reno; RFC 5681, section 3.1: a timeout
-        // that repeats holds the threshold.
+        // RFC 5681, equation 4; RFC 8511, section 3: 0.8 for Reno; RFC 5681, section 3.1: a
+        // repeated timeout keeps the threshold.
         let mut reno = Config { beta_ecn: Factor::from_millionths(800_000), ..Config::default() }
             .build(Counting::RFC);
         let again = |again| Signal::Timeout { again };
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(window, before);
     }
 
-    /// One Reno sender on a link of 11.68 Mbit/s, on which 100 segments fill a round-trip time.
+    /// One Reno sender on a link of 11.68 Mbit/s, whose bandwidth-delay product is 100 segments.
     fn alone(bottleneck: Bottleneck, warm: u64, span: u64) -> (Pipe, f64, f64) {
         let mut pipe = Pipe::new(bottleneck);
         pipe.add(Box::new(reno(Counting::RFC)), RTT, 2, Duration::ZERO);
@@ -234,24 +234,25 @@ mod tests {
 
     #[test]
     fn without_a_buffer_it_uses_three_quarters_of_a_link_and_all_of_it_with_one_of_a_window() {
-        // The window goes from W / 2 to W. With no buffer W is what the link holds, and the mean is
-        // three quarters of it; with a buffer as large as that, W / 2 is. (SIGCOMM 2004 "Sizing
-        // Router Buffers", section 2.) Two segments of buffer give a percent more.
+        // The window moves between W / 2 and W. Without a buffer, W is the bandwidth-delay product,
+        // and the mean is three quarters of it. With a buffer as large as the product, W / 2 is the
+        // product. (SIGCOMM 2004 "Sizing Router Buffers", section 2.) Two segments of buffer add a
+        // percent.
         // Kills: a window that grows by two segments or by half of one; halving twice.
         let (_, used, _) = alone(link(2), 200, 500);
         assert!((0.74..0.79).contains(&used), "{used}");
         let (_, used, queue) = alone(link(101), 200, 500);
         assert!(used > 0.995, "{used}");
-        // Then the queue goes from 0 to 101: linearly in rounds, and rounds take longer the longer
-        // it is: the mean found by packets is the integral of (w - B)w over that of w.
+        // Then the queue grows from 0 to 101, linearly in rounds, and rounds become longer with the
+        // queue. The mean queue seen by packets is the integral of (w - B)w over that of w.
         let expected = 101.0 * (2.0 / 3.0 * 7.0 / 3.0 - 1.0);
         assert!((queue / expected - 1.0).abs() < 0.06, "{queue} {expected}");
     }
 
     #[test]
     fn losses_so_far_apart_give_the_mean_window_of_theory() {
-        // +1 per round trip and a halving every T: from W / 2 to W = 2 n, mean 1.5 n, where n is the
-        // number of round trips in T without the one of recovery.
+        // +1 per round trip and a halving every T: the window moves from W / 2 to W = 2 n, with
+        // mean 1.5 n. Here n is the number of round trips in T, without the one of recovery.
         let mut far = Bottleneck::new(Rate::from_mbps(10_000), 100_000);
         far.lose_every = Some(Duration::from_secs(10));
         let (pipe, _, _) = alone(far, 100, 200);

@@ -1,4 +1,4 @@
-//! What the tests of congestion controls share: acknowledgements, and round trips of them.
+//! Shared helpers for tests of congestion controls: ACKs, and round trips of ACKs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::Time;
 /// Bytes of a full-sized segment in these tests.
 pub(super) const SEGMENT: u64 = 1_460;
 
-/// A window of so many segments, and a threshold of so many bytes.
+/// A window of `segments`, and a threshold in bytes.
 pub(super) fn window(segments: u64, threshold: u64) -> Window {
     Window { congestion: segments * SEGMENT, threshold, segment: SEGMENT, floor: SEGMENT }
 }
@@ -32,7 +32,7 @@ pub(super) fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// An ACK that covers so many bytes, and says nothing else.
+/// An ACK for `bytes`, with all other fields at their defaults.
 pub(super) fn acknowledged(bytes: u64) -> Ack {
     Ack {
         now: Time::ZERO,
@@ -53,8 +53,8 @@ pub(super) fn acknowledged(bytes: u64) -> Ack {
     }
 }
 
-/// The window after each of `count` round trips in which it is full, with an ACK for every `each`
-/// segments. What is short of a segment is not sent.
+/// The window after each of `count` round trips with a full window and an ACK for every `each`
+/// segments. Fractions of a segment are not sent.
 pub(super) fn rounds(
     control: &mut dyn CongestionControl,
     window: &mut Window,

@@ -1,15 +1,14 @@
-//! Vegas: so many packets of its own in the queue, and no more.
+//! Vegas: keeps a small, fixed number of its own packets in the queue.
 //!
-//! Law, once per round trip, in segments: `queued = cwnd - cwnd * base / rtt`, with the least
-//! round-trip time ever seen and the least of this round. The window grows by one if fewer than
-//! `alpha` are queued, and shrinks by one if more than `beta` are. In slow start it doubles until more
-//! than `gamma` are queued.
+//! Law, once per round trip, in segments: `queued = cwnd - cwnd * base / rtt`. Here `base` is the
+//! least round-trip time ever seen and `rtt` the least of this round. The window grows by one if
+//! `queued < alpha`, and shrinks by one if `queued > beta`. In slow start it doubles until
+//! `queued > gamma`.
 //!
-//! Source: Linux, `tcp_vegas.c` (doubling each round trip, window at the end of slow start, at least
-//! three samples in a round, losses as Reno's).
-//!
-//! Differs: `queued` is `cwnd - cwnd * base / rtt`, as ns-3 has it, rounded up to whole segments;
-//! Linux divides by `base`, which is more where the queue is as long as the path.
+//! Source: Linux, `tcp_vegas.c` (doubling each round trip, window at the end of slow start, at
+//! least three samples in a round, losses as Reno's).
+//! Differs: `queued` is `cwnd - cwnd * base / rtt`, as in ns-3, rounded up to whole segments. Linux
+//! divides by `base`, which gives more when the queue is as long as the path.
 
 use std::time::Duration;
 
@@ -19,21 +18,20 @@ use super::growth::Growth;
 use super::{Ack, CongestionControl, Counting, Signal, Window, part};
 use crate::{Factor, Time};
 
-/// How much may be queued, in segments.
+/// Thresholds of the queue, in segments.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The window grows below: 2 in Linux, 1 in ns-2.
+    /// The window grows if fewer segments are queued: 2 in Linux, 1 in ns-2.
     pub alpha: Factor,
-    /// It shrinks above: 4 in Linux, 3 in ns-2.
+    /// The window shrinks if more segments are queued: 4 in Linux, 3 in ns-2.
     pub beta: Factor,
-    /// Slow start ends above: 1.
+    /// Slow start ends if more segments are queued: 1.
     pub gamma: Factor,
-    /// In slow start the window doubles once in so many round trips: 1 in Linux, 2 in the paper of
-    /// Vegas and in ns-2.
+    /// In slow start the window doubles once per this many round trips: 1 in Linux, 2 in the paper
+    /// of Vegas and in ns-2.
     pub double_every: u32,
-    /// What is left of the window after a loss or an echo: 0.5; ns-2 has 0.75 for a segment lost
-    /// once.
+    /// Factor of the window after a loss or ECN-Echo: 0.5. ns-2 uses 0.75 for a segment lost once.
     #[serde(deserialize_with = "part")]
     pub after_loss: Factor,
 }
@@ -56,18 +54,18 @@ impl Config {
     }
 }
 
-/// How what is queued is compared, and how far the window then moves.
+/// Rounding of the queue, and size of the step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Law {
-    /// Rounded up to whole segments; by `theta`.
+    /// Queue rounded up to whole segments; step `theta`.
     Segments,
-    /// As it is; by `theta`.
+    /// Exact queue; step `theta`.
     Exact,
-    /// As it is; by `theta`, but not beyond `alpha`.
+    /// Exact queue; step at most `theta` and at most the distance to `alpha`.
     Bounded,
 }
 
-/// Vegas for a connection that counts for `theta`.
+/// Vegas for a connection of weight `theta`.
 pub(super) struct Vegas {
     config: Config,
     theta: Factor,
@@ -75,15 +73,15 @@ pub(super) struct Vegas {
     growth: Growth,
     /// Least round-trip time ever seen.
     base: Duration,
-    /// Least of this round, of so many samples.
+    /// Least round-trip time of this round, and its number of samples.
     least: Duration,
     samples: u32,
     /// Number of rounds, for `double_every`.
     round: u32,
-    /// The round ends when more than this is acknowledged.
+    /// The round ends when more than this offset is acknowledged.
     round_end: u64,
-    /// The window when this round began, and when the one before did. The latter was in flight when the first
-    /// packet that this round acknowledges was sent.
+    /// The window at the start of this round, and of the previous one. The previous one was in
+    /// flight when the first packet that this round acknowledges was sent.
     began_with: (u64, u64),
 }
 
@@ -95,7 +93,7 @@ impl CongestionControl for Vegas {
             self.samples += 1;
         }
         if ack.in_recovery {
-            // What is measured now says nothing about the window.
+            // Samples in recovery say nothing about the window.
             self.begin_round(window, ack.sent);
             if ack.may_grow {
                 self.growth.advance(window, ack);
@@ -192,7 +190,8 @@ impl Vegas {
         }
     }
 
-    /// Keeps the threshold below the window, but not so far that an idle time would cost much.
+    /// Lowers the threshold below the window, but to no less than three quarters of it, which
+    /// limits the cost of an idle time.
     fn leave_slow_start(&mut self, window: &mut Window) {
         let below = window.congestion.saturating_sub(window.segment);
         window.threshold = window.threshold.min(below).max(window.congestion * 3 / 4);
@@ -205,13 +204,13 @@ impl Vegas {
         }
     }
 
-    /// Bytes in flight that are on the way, not in a queue.
+    /// Bytes in flight that are on the path and not in a queue.
     fn unqueued(&self, flight: u64) -> u64 {
         let product = u128::from(flight) * self.base.as_nanos();
         u64::try_from(product / self.least.as_nanos().max(1)).unwrap_or(flight)
     }
 
-    /// Bytes in flight that are queued.
+    /// Bytes in flight that are in a queue.
     fn queued(&self, window: &Window, flight: u64, unqueued: u64) -> u64 {
         let bytes = flight.saturating_sub(unqueued);
         match self.law {
@@ -220,13 +219,13 @@ impl Vegas {
         }
     }
 
-    /// `theta` times so many segments.
+    /// `theta * segments`, in bytes.
     fn weighted(&self, window: &Window, segments: Factor) -> u64 {
         self.theta.of(segments.of(window.segment))
     }
 }
 
-/// With fewer samples in a round they may all be of delayed ACKs (Linux).
+/// With fewer samples in a round, all may be of delayed ACKs (Linux).
 const ENOUGH: u32 = 3;
 
 #[cfg(test)]
@@ -242,12 +241,12 @@ mod tests {
         Config::default().build(Counting::LINUX)
     }
 
-    /// The window and threshold in segments after a round in which the round-trip time was `millis`.
+    /// Window and threshold in segments after a round with a round-trip time of `millis`.
     fn after_a_round(mut vegas: Vegas, segments: u64, millis: u64, threshold: u64) -> (u64, u64) {
         vegas.base = BASE;
         let mut window = window(segments, threshold * SEGMENT);
         let rtt = Some(Duration::from_millis(millis));
-        // Three samples while the round lasts, without growth, then the ACK that ends it.
+        // Three samples in the round, without growth, then the ACK that ends it.
         vegas.round_end = 10 * SEGMENT;
         for acknowledged in 1..=3 {
             let ack = Ack { rtt, may_grow: false, acknowledged, ..acknowledged_one() };
@@ -304,14 +303,14 @@ mod tests {
             pipe.run(BASE * 13 / 2);
             pipe.senders[0].window.congestion / SEGMENT
         };
-        // A round ends with the ACK of the first segment sent after it began, so three doublings of
-        // every other one are 2w + 1 each: 9, 19, 39.
+        // A round ends with the ACK of the first segment sent after its start. Three doublings in
+        // every other round are 2w + 1 each: 9, 19, 39.
         assert_eq!((at(1), at(2)), (4 << 6, 39));
     }
 
     #[test]
     fn alone_it_keeps_between_alpha_and_beta_in_the_queue_and_the_link_full() {
-        // 100 segments fill the link for a round-trip time.
+        // The bandwidth-delay product is 100 segments.
         // Kills: `base` that is never measured; a window that does not shrink above beta.
         let mut pipe = Pipe::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));
         pipe.add(Box::new(build()), BASE, 2, Duration::ZERO);

@@ -1,17 +1,22 @@
-//! Vegas as ns-2 has it: that of the simulations of its time, and with `theta` that of `itcp`.
+//! Vegas as in ns-2, with the weight `theta` of `itcp`.
 //!
-//! Law, once per round, in segments: `delta = expected - sent * base / rtt`, rounded to the nearest,
-//! with what was out when the round ended, what was sent in it, the least round-trip time ever and
-//! the mean of this round. Above the threshold the next round's ACKs add `theta / cwnd` each if
-//! `delta` is below `theta * alpha`; `theta` segments go at once if it is above `theta * beta`. Slow
-//! start doubles in every other round until `delta` exceeds `theta * gamma`, and then leaves 7/8. A
-//! loss leaves three quarters, an echo a half.
+//! Law, once per round, in segments: `delta = expected - sent * base / rtt`, rounded to the
+//! nearest. Here `expected` is the number of segments in flight at the end of the round and `sent`
+//! the number sent in it. `base` is the least round-trip time ever, `rtt` the mean of this round.
 //!
-//! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with `alpha = beta`).
+//! - Congestion avoidance: if `delta < theta * alpha`, each ACK of the next round adds
+//!   `theta / cwnd`. If `delta > theta * beta`, the window shrinks by `theta` at once.
+//! - Slow start doubles the window in every other round until `delta > theta * gamma`, and then
+//!   leaves 7/8 of it.
+//! - A loss leaves three quarters of the window, ECN-Echo a half.
 //!
-//! Differs: how losses are found, and that what was lost twice leaves a half, is the sender's or left
-//! out. A round goes on through a recovery. The SYN, which ns-2's does not have, tells it nothing: it is
-//! shorter than what follows, and a base it set would be too low for ever.
+//! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with
+//! `alpha = beta`).
+//! Differs:
+//! - The sender detects losses. The reduction to a half for a segment lost twice is left out.
+//! - A round continues through a recovery.
+//! - The SYN, which ns-2 lacks, gives no sample: it is shorter than data, and its `base` would stay
+//!   too low.
 
 use std::time::Duration;
 
@@ -20,17 +25,17 @@ use serde::Deserialize;
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::{Factor, Time};
 
-/// How much may be queued, in segments, and for how many this connection counts.
+/// Thresholds of the queue in segments, and the weight of the connection.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The window grows below: 1.
+    /// The window grows if fewer segments are queued: 1.
     pub alpha: Factor,
-    /// It shrinks above: 3.
+    /// The window shrinks if more segments are queued: 3.
     pub beta: Factor,
-    /// Slow start ends above: 1.
+    /// Slow start ends if more segments are queued: 1.
     pub gamma: Factor,
-    /// The weight: 1. It may change while the connection lasts.
+    /// The weight: 1. It may change during the connection.
     pub theta: Factor,
 }
 
@@ -41,7 +46,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// It counts ACKs whatever the profile says.
+    /// Counts ACKs, regardless of the profile.
     pub(super) fn build(&self, _counting: Counting) -> VegasNs2 {
         VegasNs2 {
             config: self.clone(),
@@ -62,22 +67,22 @@ pub(super) struct VegasNs2 {
     config: Config,
     /// Least round-trip time ever seen.
     base: Duration,
-    /// Round-trip times of this round.
+    /// Sum of the round-trip times of this round.
     sum: Duration,
     samples: u32,
-    /// The round ends when more than this is acknowledged.
+    /// The round ends when more than this offset is acknowledged.
     round_end: u64,
     round_began: Time,
-    /// Slow start grows in this round.
+    /// Slow start grows the window in this round.
     growing_round: bool,
-    /// `per_ack` is that of slow start.
+    /// `per_ack` is the growth of slow start.
     doubling: bool,
-    /// What an ACK adds to the window, and what is short of a byte of it, in [`UNIT`]s of a byte.
+    /// Growth per ACK, and the fraction of a byte carried over, in [`UNIT`]s of a byte.
     per_ack: u64,
     carried: u64,
 }
 
-/// Parts of a byte that are counted.
+/// Number of units in a byte.
 const UNIT: u64 = 1 << 20;
 
 impl CongestionControl for VegasNs2 {
@@ -153,7 +158,7 @@ impl VegasNs2 {
         }
     }
 
-    /// Adds what the round says, unless the sender does not keep up with the window.
+    /// Grows the window by `per_ack`, unless the sender uses less than the window.
     fn grow(&mut self, window: &mut Window, ack: &Ack) {
         if self.doubling && !window.in_slow_start() && window.congestion > window.segment {
             (self.per_ack, self.doubling) = (0, false);
@@ -168,12 +173,12 @@ impl VegasNs2 {
     }
 }
 
-/// Segments that are out, with the one that this ACK lets go.
+/// Segments in flight, with the one that this ACK releases.
 fn outstanding(window: &Window, ack: &Ack) -> u64 {
     ack.sent.saturating_sub(ack.acknowledged) / window.segment + 1
 }
 
-/// `expected - sent * base / rtt`, rounded to the nearest, or zero if that is negative.
+/// `expected - sent * base / rtt`, rounded to the nearest; zero if negative.
 fn delta(expected: u64, sent: u64, base: Duration, rtt: Duration) -> u64 {
     let (base, rtt) = (base.as_nanos(), rtt.as_nanos());
     let twice = 2 * u128::from(expected) * rtt + rtt;
@@ -188,13 +193,14 @@ mod tests {
     use super::*;
     use crate::{Bytes, Rate};
 
-    /// What ns-2 sends, by `make.sh` beside it.
+    /// The transmissions of ns-2, made by `make.sh` beside the file.
     const VECTORS: &str = include_str!("../../../tests/vectors/ns2/golden.txt");
 
     #[test]
     fn every_segment_leaves_when_it_does_in_ns_2() {
-        // 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and what
-        // is left of a round trip 201.64 ms. The vector does not have the first segment, which leaves at once.
+        // At 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and
+        // the rest of a round trip 201.64 ms. The vector omits the first segment, which departs at
+        // once.
         // Kills: doubling in every round; the other parity; the newest sample counted in the round
         // it ends; 3/4 at the end of slow start; delta rounded down; the least sample for the mean.
         for line in VECTORS.lines().filter_map(|line| line.strip_prefix("Vegas ")) {
@@ -217,8 +223,9 @@ mod tests {
 
     #[test]
     fn delta_is_rounded_to_the_nearest_segment() {
-        // int((expected / base - sent / rtt) * base + 0.5), base 100 ms: 20 - 20 * 100 / 108 = 1.48;
-        // at 108.2 ms 1.52; fewer sent than expected counts as queued, more as nothing.
+        // int((expected / base - sent / rtt) * base + 0.5), base 100 ms: 20 - 20 * 100 / 108 =
+        // 1.48; at 108.2 ms 1.52. If fewer are sent than expected, the difference counts as queued.
+        // If more are sent, nothing is queued.
         let delta = |expected, sent, micros| {
             delta(expected, sent, Duration::from_millis(100), Duration::from_micros(micros))
         };
@@ -228,7 +235,8 @@ mod tests {
 
     #[test]
     fn weights_scale_steps_and_thresholds() {
-        // theta = 3, alpha 1, beta 3: below 3 queued it adds 3 per window, above 9 it takes 3 away.
+        // theta = 3, alpha 1, beta 3: below 3 queued the window grows by 3 per window, above 9 it
+        // shrinks by 3.
         // Kills: theta left out of one of them.
         let after = |delta| {
             let mut control = Config::default().build(Counting::RFC);
@@ -247,7 +255,8 @@ mod tests {
 
     #[test]
     fn a_window_of_as_many_segments_as_the_weight_grows() {
-        // Its ACKs add a segment each, as in slow start. Kills: slow start that is told by this step.
+        // Its ACKs add a segment each, as in slow start. Kills: slow start that is detected by this
+        // step.
         let config = Config { theta: Factor::whole(8), ..Config::default() };
         let mut control = config.build(Counting::RFC);
         let mut window = window(8, 8);
@@ -288,8 +297,9 @@ mod tests {
         assert!((101.0..=105.0).contains(&mean), "{mean}");
     }
 
-    /// Runs two connections with `alpha = 1`, the second after `gap`. If `told`, both know the round-trip time of the
-    /// path. Returns their shares of the bytes delivered in 30 s, a minute after the second started.
+    /// Runs two connections with `alpha = 1`, the second after `gap`. If `told`, both know the
+    /// round-trip time of the path. Returns their shares of the bytes delivered in 30 s, a minute
+    /// after the second started.
     fn shares(weights: [u32; 2], beta: u32, told: bool, gap: Duration) -> [f64; 2] {
         // The path of `itcp`, section 5.
         let (link, delay) = (Rate::from_mbps(10), Duration::from_millis(42));
@@ -320,8 +330,9 @@ mod tests {
 
     #[test]
     fn other_weights_share_within_ten_points_but_not_within_ten_percent() {
-        // A002-1 over the grid. ns-2 counts whole packets: any queue from 0.5 to 1.5 packets counts as one. A
-        // weight of 1 therefore misses its share by up to 30 %. `weighted-vegas` counts bytes.
+        // A002-1 over the grid. ns-2 counts whole packets, so any queue from 0.5 to 1.5 packets
+        // counts as one. A weight of 1 therefore misses its share by up to 30 %. `weighted-vegas`
+        // counts bytes.
         let mut worst: f64 = 0.0;
         for weights in [[1, 2], [1, 5], [1, 10], [2, 5], [2, 10], [5, 10]] {
             let shares = shares(weights, 1, true, Duration::from_millis(7));
@@ -337,9 +348,10 @@ mod tests {
 
     #[test]
     fn with_alpha_equal_to_beta_a_latecomer_finds_the_path_and_with_a_dead_band_it_does_not() {
-        // With alpha = beta, whole steps empty the queue now and then, and a latecomer sees the path without it.
-        // Between theta and 3 theta queued nothing moves. Weights of 1 and 3 then share 1:1.6 if started
-        // together, and 1:1.9 half a minute apart. (`itcp`, ns-2 on another path: 1:2.80 and 1:1.08.)
+        // With alpha = beta, whole steps empty the queue at times, and a late connection sees the
+        // path without it. Between theta and 3 theta queued segments the window does not move.
+        // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.
+        // (`itcp`, ns-2 on another path: 1:2.80 and 1:1.08.)
         // Kills: a base that only the first round sets; one threshold for both directions.
         let ratio = |beta, gap| {
             let [one, other] = shares([1, 3], beta, false, gap);

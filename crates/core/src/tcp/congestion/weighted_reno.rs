@@ -1,14 +1,15 @@
-//! Weighted Reno: a connection that counts for several of Reno.
+//! Weighted Reno: one connection with the share of several Reno connections.
 //!
-//! Law, in segments: above the threshold the window grows by `w` in a round trip. A loss, an echo or a timeout
-//! sets `ssthresh = flight (1 - 1 / (2w))`: one of `w` connections halves its part. With losses of probability `p`
-//! growth and reduction are in balance at `cwnd = w sqrt(2 / p)`, so shares are `w_i / sum w`.
+//! Law, in segments: above the threshold the window grows by `w` in a round trip. A loss, ECN-Echo
+//! or timeout sets `ssthresh = flight (1 - 1 / (2w))`: one of `w` connections halves its part.
+//! Under random loss of probability `p`, growth and reduction balance at `cwnd = w sqrt(2 / p)`, so
+//! shares are `w_i / sum w`.
 //!
 //! Source: `itcp`, section 3 (weights for controls other than Vegas); MulTCP (doi 10.48550/arXiv.cs/9808004).
 //!
 //! Differs:
-//! - Slow start is Reno's, whatever the weight.
-//! - The window grows by at most one segment for an ACK.
+//! - Slow start is Reno's for any weight.
+//! - An ACK adds at most one segment.
 //! - A weight below one counts as one. Otherwise a reduction would leave less than half.
 
 use serde::Deserialize;
@@ -17,11 +18,11 @@ use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::{Factor, Time};
 
-/// The weight.
+/// Parameters of weighted Reno.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The weight: 1. It may change while the connection lasts.
+    /// The weight: 1. It may change during the connection.
     pub theta: Factor,
 }
 
@@ -42,9 +43,9 @@ impl Config {
 
 pub(super) struct WeightedReno {
     growth: Growth,
-    /// Growth in a round trip: the weight.
+    /// Growth per round trip: the weight.
     pace: Pace,
-    /// Left of the window after a loss: `1 - 1 / (2w)`.
+    /// Factor of the window after a loss: `1 - 1 / (2w)`.
     left: Factor,
 }
 
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_adds_the_weight_in_segments() {
-        // Kills: one segment whatever the weight; a weight that is not taken over by `set_weight`.
+        // Kills: one segment for any weight; `set_weight` without effect.
         let grown = |control: &mut WeightedReno| {
             let mut window = window(100, 0);
             real(rounds(control, &mut window, 10, 1)[9]) / real(SEGMENT) - 100.0
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_loss_takes_the_half_of_one_of_its_connections() {
-        // Kills: a half whatever the weight; 1 / w; a timeout that repeats; a threshold below the floor.
+        // Kills: a half for any weight; 1 / w; a repeated timeout; a threshold below the floor.
         let left = |theta: Factor, signal| {
             let mut window = window(60, 77 * SEGMENT);
             let config = Config { theta };
@@ -160,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_buffer_that_hits_all_at_once_gives_the_square_of_the_weight() {
-        // A limit of the law. If all lose a packet once in T round trips, growth by w T balances a loss of
-        // cwnd / 2w at cwnd = 2 w^2 T. Then weights of 1:3 share 1:9.
+        // A limit of the law. If all senders lose one packet in T round trips, growth by w T
+        // balances a loss of cwnd / 2w at cwnd = 2 w^2 T. Then weights of 1:3 share 1:9.
         let errors = errors(&[1, 3], 100, None);
         assert!((-0.75..-0.55).contains(&errors[0]), "{errors:?}");
     }

@@ -1,21 +1,24 @@
 //! Weighted Vegas: shares in proportion to weights.
 //!
-//! Law: Vegas with steps and thresholds times `theta`. Once per round trip the window grows by `theta` segments
-//! if fewer than `theta * alpha` of its own are queued. It shrinks by `theta` if more are. A connection behaves
-//! like `theta` connections of Vegas: its share of a link is `theta_i / sum theta`.
+//! Law: Vegas with steps and thresholds times `theta`. Once per round trip the window grows by
+//! `theta` segments if fewer than `theta * alpha` of its own are queued, and shrinks by `theta` if
+//! more are. A connection behaves like `theta` connections of Vegas: its share of a link is
+//! `theta_i / sum theta`.
 //!
-//! Source: `itcp`, section 3 (`alpha = beta`, steps and thresholds, equation 3); Linux, `tcp_vegas.c`, for details
-//! that the paper leaves open, as in `vegas`.
+//! Source: `itcp`, section 3 (`alpha = beta`, steps and thresholds, equation 3); Linux,
+//! `tcp_vegas.c`, for details that the paper leaves open, as in `vegas`.
 //!
 //! Differs:
 //! - The paper prints no `alpha`; 2 is Linux's.
-//! - Queued bytes are compared, not whole segments. Otherwise 1.1 and 2 queued segments would be the same, and
-//!   rates would differ by as much.
-//! - A step goes no further than to `theta * alpha`. Whole steps swing around it by `theta`: half as much again is
-//!   queued, and shares are up to 15 % off where a window is a few steps. `step = "whole"` has the paper's.
-//! - Slow start compares the least round-trip time of a round with the window at the time its first packet was
-//!   sent. It ends with the part of that window that was not queued. Linux takes the window at the end of the
-//!   round, which is two to four times as large. The queue then takes a round trip for each segment.
+//! - Queued bytes are compared, not whole segments. Otherwise 1.1 and 2 queued segments would be
+//!   equal, and rates would differ by as much.
+//! - A step does not pass `theta * alpha`. Whole steps oscillate around it by `theta`: the queue is
+//!   half as long again, and shares of small windows are up to 15 % off. `step = "whole"` is the
+//!   paper's rule.
+//! - Slow start compares the least round-trip time of a round with the window at the time when its
+//!   first packet was sent. It ends with the unqueued part of that window. Linux takes the window
+//!   at the end of the round, which is two to four times as large, and the queue then needs a round
+//!   trip per segment to drain.
 
 use std::time::Duration;
 
@@ -25,33 +28,34 @@ use super::vegas::{self, Law, Vegas};
 use super::{Ack, CongestionControl, Counting, Signal, Window, part};
 use crate::{Factor, Time};
 
-/// The weight, and what is queued for each unit of it.
+/// The weight, and the queue per unit of weight.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The weight: 1. It may change while the connection lasts.
+    /// The weight: 1. It may change during the connection.
     pub theta: Factor,
     /// Segments kept in the queue for each unit of weight: 2.
     pub alpha: Factor,
-    /// Slow start ends when more than this times the weight are queued: 1.
+    /// Slow start ends when more than `gamma * theta` segments are queued: 1.
     pub gamma: Factor,
-    /// In slow start the window doubles once in so many round trips: 2, as in the paper of Vegas.
+    /// In slow start the window doubles once per this many round trips: 2, as in the paper of
+    /// Vegas.
     pub double_every: u32,
-    /// How far a step goes.
+    /// Size of a step.
     pub step: Step,
-    /// What is left of the window after a loss or an echo: 0.5.
+    /// Factor of the window after a loss or ECN-Echo: 0.5.
     #[serde(deserialize_with = "part")]
     pub after_loss: Factor,
 }
 
-/// How far the window moves once per round trip.
+/// Change of the window, once per round trip.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// By `theta` segments, or less where that would go beyond what is to be queued.
+    /// `theta` segments, or the distance to `theta * alpha` if that is less.
     #[default]
     Bounded,
-    /// By `theta` segments, always, as the paper has it.
+    /// Always `theta` segments, as in the paper.
     Whole,
 }
 
@@ -112,14 +116,14 @@ mod tests {
         Config { theta: Factor::whole(theta), step, ..Config::default() }.build(Counting::LINUX)
     }
 
-    /// The window in segments after a round at the base round-trip time and one at `millis`.
+    /// The window in segments after a round at the base round-trip time and a round at `millis`.
     fn after_a_round(mut control: WeightedVegas, segments: u64, millis: u64) -> f64 {
         let mut window = window(segments, 0);
         for (round, rtt) in [(0, BASE), (1, Duration::from_millis(millis))] {
             for number in 1..=4 {
                 let ack = Ack {
                     rtt: Some(rtt),
-                    // Nothing grows in the first round; the second ends with its fourth ACK.
+                    // No growth in the first round. The second ends with its fourth ACK.
                     may_grow: (round, number) == (1, 4),
                     acknowledged: if (round, number) == (1, 4) { 100 * SEGMENT } else { number },
                     sent: 50 * SEGMENT,
@@ -134,8 +138,9 @@ mod tests {
 
     #[test]
     fn a_weight_scales_steps_and_thresholds() {
-        // With theta = 3 and alpha = 2 six queued are left alone, fewer add 3, more take 3 away.
-        // Of 66 segments 6 are queued when the round-trip time is 110 ms, for 66 * 100 / 110 = 60.
+        // With theta = 3 and alpha = 2, six queued segments keep the window, fewer add 3, more
+        // subtract 3. Of 66 segments 6 are queued at a round-trip time of 110 ms: 66 * 100 / 110 =
+        // 60.
         // Kills: a step of one segment; thresholds without theta; `<=` in place of `<`.
         for (millis, expected) in [(110, 66.0), (109, 69.0), (111, 63.0)] {
             assert_eq!(after_a_round(build(3, Step::Whole), 66, millis), expected, "{millis} ms");
@@ -143,7 +148,7 @@ mod tests {
         let mut control = build(1, Step::Whole);
         control.set_weight(Factor::whole(3));
         assert_eq!(after_a_round(control, 66, 109), 69.0);
-        // 2.5: 5 segments of 55; a window may hold a part of a segment.
+        // 2.5: 5 segments of 55; a window may hold a fraction of a segment.
         let mut control = build(1, Step::Whole);
         control.set_weight(Factor::from_millionths(2_500_000));
         assert_eq!(after_a_round(control, 55, 109), 57.5);
@@ -151,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_bounded_step_goes_no_further_than_what_is_to_be_queued() {
-        // Of 66 segments 66 * (1 - 100 / 109) = 5.45 are queued at 109 ms, and 6 are to be.
+        // At 109 ms, 66 * (1 - 100 / 109) = 5.45 of 66 segments are queued, and the target is 6.
         // Kills: steps that are not bounded; a step beyond theta.
         for (millis, expected) in
             [(110, 66.0), (109, 66.55), (111, 65.46), (100, 69.0), (130, 63.0)]
@@ -161,14 +166,14 @@ mod tests {
         }
     }
 
-    /// By how much the parts of one link, which `segments` fill for a round-trip time, differ from
-    /// what these weights are due; the mean queue in segments; and all of it.
+    /// Relative errors of the shares of one link with a bandwidth-delay product of `segments`, the
+    /// mean queue in segments, and the network.
     fn errors(weights: &[u32], segments: u64, step: Step) -> (Vec<f64>, f64, Pipe) {
         let link = Rate::from_kbps(segments * SEGMENT * 8 / 100);
         let mut pipe = Pipe::new(Bottleneck::new(link, 1_000));
         for (at, theta) in (0..).zip(weights) {
             pipe.add(Box::new(build(*theta, step)), BASE, 2, Duration::from_millis(7 * at));
-            // Without slow start: in the overlap of two of them the second does not see an empty queue.
+            // Without slow start: if two overlap, the second does not see an empty queue.
             pipe.senders.last_mut().unwrap().window.threshold = 10 * SEGMENT;
         }
         pipe.run(Duration::from_secs(30));
@@ -182,7 +187,7 @@ mod tests {
 
     #[test]
     fn shares_are_in_proportion_to_weights() {
-        // `itcp`, equation 3: within 10 %, windows as well as rates; and as much in the queue.
+        // `itcp`, equation 3: windows, rates and queues within 10 %.
         // Kills: theta left out of the thresholds, or of the step; whole segments compared.
         for weights in [&[1, 3][..], &[1, 2], &[1, 10], &[5, 2], &[1, 1, 1], &[1, 2, 5, 10]] {
             let (errors, queue, pipe) = errors(weights, 200, Step::Bounded);
@@ -201,18 +206,19 @@ mod tests {
 
     #[test]
     fn whole_steps_miss_shares_where_a_window_is_few_of_them() {
-        // Why the default is not the paper's: here 10 is off by 15 % of the share of 2.
+        // The reason for the default: with the paper's steps the shares of 2 and 10 are 15 % off.
         let (whole, queue, _) = errors(&[2, 10], 100, Step::Whole);
         assert!(whole[0].abs() > 0.1 && queue > 30.0, "{whole:?} {queue}");
         let (bounded, queue, _) = errors(&[2, 10], 100, Step::Bounded);
         assert!(bounded[0].abs() < 0.02 && queue < 26.0, "{bounded:?} {queue}");
-        // Where it is many, they hold.
+        // With large windows the paper's steps are accurate.
         let (whole, ..) = errors(&[1, 3], 200, Step::Whole);
         assert!(whole.iter().all(|error| error.abs() < 0.1), "{whole:?}");
     }
 
-    /// Runs two connections in a buffer of 10,000 segments, the second after `gap`. Returns the ratio of rates,
-    /// second to first, and the window of the first, in segments, at the start of the second.
+    /// Runs two connections in a buffer of 10,000 segments, the second after `gap`. Returns the
+    /// ratio of rates, second to first. Also returns the window of the first, in segments, at the
+    /// start of the second.
     fn late(weights: [u32; 2], link: Rate, delay: Duration, gap: Duration) -> (f64, f64) {
         let mut pipe = Pipe::new(Bottleneck::new(link, 10_000));
         for (number, theta) in (0..).zip(weights) {
@@ -227,9 +233,10 @@ mod tests {
 
     #[test]
     fn slow_start_ends_with_what_the_path_holds_however_deep_the_buffer() {
-        // After three seconds the queue of a slow start that ended late still stands. The second connection takes
-        // it for a part of the path, and 1:3 ends at 1:20 to 1:99.
-        // Kills: the window at the end of slow start in place of that in flight when the sample was sent.
+        // After three seconds the queue of a late end of slow start still stands. The second
+        // connection takes it for a part of the path, and 1:3 becomes 1:20 to 1:99.
+        // Kills: the window at the end of slow start in place of the window in flight at the
+        // sample.
         for (kbps, millis) in [(20_000, 40), (11_680, 100)] {
             let (link, delay) = (Rate::from_kbps(kbps), Duration::from_millis(millis));
             let (ratio, window) = late([1, 3], link, delay, Duration::from_secs(3));
@@ -241,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_latecomer_takes_the_queue_of_the_first_for_a_part_of_the_path() {
-        // The bias of Vegas itself, in the fluid model. In a queue Q the first has the share 2 w_1 / Q, and the
-        // second 2 w_2 / (Q - 2 w_1). Their sum is one.
-        // Kills: a base that is measured anew; a base that is shared.
+        // The bias of Vegas itself, in the fluid model. With a queue Q the first connection has the
+        // share 2 w_1 / Q, and the second 2 w_2 / (Q - 2 w_1). Their sum is one.
+        // Kills: a base that is measured again; a base that is shared.
         let (link, delay) = (Rate::from_kbps(11_680), Duration::from_millis(100));
         for (weights, expected) in [([1, 3], 3.79), ([3, 1], 0.767), ([1, 1], 1.618)] {
             let (ratio, _) = late(weights, link, delay, Duration::from_secs(30));

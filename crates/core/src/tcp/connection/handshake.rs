@@ -1,4 +1,4 @@
-//! The three-way handshake: SYNs, what they offer, and what both agree on.
+//! The three-way handshake: the options that SYNs offer and their negotiated result.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::tcp::profile::{Config, Details, EcnMode, LEAST_MSS, Recovery};
 use crate::tcp::segment::Segment;
 use crate::tcp::sender::{Agreed, Cx};
 
-/// What a SYN offers, and how often it was sent.
+/// Offers of a SYN, and the state of its retransmission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
-    /// A SYN is to be sent.
+    /// A SYN must be sent now.
     waiting: bool,
     sent: u8,
-    /// Of these, those after which the next waited longer.
+    /// Number of doublings of the next wait.
     backoff: u8,
     sent_at: Time,
     deadline: Time,
     mss: u16,
     scale: u8,
-    /// Of the peer's SYN.
+    /// Options of the peer's SYN.
     peer_mss: u16,
     peer_ecn: bool,
     peer_scaled: bool,
@@ -52,17 +52,17 @@ impl Handshake {
         (self.deadline != Time::MAX).then_some(self.deadline)
     }
 
-    /// Whether a SYN is to be sent by now.
+    /// True if a SYN must be sent by now.
     pub(super) fn is_due(&self, now: Time) -> bool {
         self.waiting || self.deadline <= now
     }
 
-    /// It was sent so often that the peer is given up.
+    /// True if the SYN was sent so often that the connection is given up.
     pub(super) const fn is_hopeless(&self) -> bool {
         self.sent > MOST_SYNS
     }
 
-    /// A SYN leaves; whether it is the first.
+    /// A SYN departs. Returns true if it is the first.
     pub(super) fn sent(&mut self, now: Time, details: &Details) -> bool {
         self.waiting = false;
         self.deadline = now + syn_timeout(details, self.backoff);
@@ -73,7 +73,7 @@ impl Handshake {
         self.sent == 1
     }
 
-    /// The next is due when it would be, had only one been sent.
+    /// Removes the backoff: the next SYN is due as after a single SYN.
     pub(super) fn hasten(&mut self, details: &Details) {
         if self.deadline != Time::MAX && self.backoff > 1 {
             let (first, last) = (syn_timeout(details, 0), syn_timeout(details, self.backoff - 1));
@@ -82,17 +82,18 @@ impl Handshake {
         }
     }
 
-    /// The peer did not get it.
+    /// The peer did not receive the SYN.
     pub(super) fn again(&mut self) {
         self.waiting = true;
     }
 
-    /// The peer was not there to get any: what comes is the second, but waits for an answer as the first did.
+    /// The peer was not listening before. The next SYN counts as the second, but waits as long as
+    /// the first did.
     pub(super) fn anew(&mut self) {
         (self.waiting, self.backoff, self.sent) = (true, 0, self.sent.min(1));
     }
 
-    /// The round trip of a SYN that was sent once (Karn).
+    /// Round-trip time of a SYN that was sent once (Karn).
     fn rtt(&self, now: Time) -> Option<Duration> {
         (self.sent == 1).then(|| now.since(self.sent_at))
     }
@@ -101,16 +102,16 @@ impl Handshake {
 /// The peer's segment size when its SYN names none (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: u16 = 536;
 
-/// What timestamps take of every segment (RFC 7323, appendix A).
+/// Bytes of the timestamp option in every segment (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
 
-/// How long the SYN that is sent after so many others waits for an answer.
+/// Wait for an answer to a SYN that follows `others` earlier ones.
 fn syn_timeout(details: &Details, others: u8) -> Duration {
     (details.rto_initial * (1 << others.min(10))).min(details.rto_max)
 }
 
 impl Connection {
-    /// The SYN, or SYN and ACK, that this end sends.
+    /// The SYN or SYN-ACK that this end sends.
     pub(super) fn syn(&mut self, now: Time) -> Segment {
         let answer = self.state == State::SynReceived;
         let offers = self.handshake.sent == 0 || !self.config.details.ecn_fallback;
@@ -121,7 +122,7 @@ impl Connection {
         if self.config.details.ecn != EcnMode::Off {
             match answer {
                 true if self.handshake.peer_ecn => flags |= TcpFlags::ECE,
-                // Some paths lose SYNs with these bits.
+                // Some paths drop SYNs with these bits.
                 false if offers => flags |= TcpFlags::ECE | TcpFlags::CWR,
                 _ => {}
             }
@@ -131,7 +132,7 @@ impl Connection {
         let sack = self.config.details.recovery == Recovery::Sack && (!answer || self.peer_sack);
         let ack = if answer { self.receive_base } else { 0 };
         self.last_ack = ack;
-        // A SYN also shows the window, and acknowledges what there is.
+        // A SYN also advertises the window and acknowledges all received data.
         self.receiver.acknowledged();
         Segment {
             header: TcpSegment {
@@ -151,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Learns what the peer's SYN offers.
+    /// Stores the offers of the peer's SYN.
     pub(super) fn learn(&mut self, now: Time, syn: &TcpSegment) {
         self.receive_base = syn.seq.wrapping_add(1);
         if syn.mss != 0 {
@@ -168,7 +169,8 @@ impl Connection {
             (self.recent, self.recent_at) = (value, now);
         }
         let bits = syn.flags;
-        // A SYN asks with both bits, its answer grants with one (RFC 3168, section 6.1.1).
+        // A SYN requests ECN with both bits; its answer grants ECN with one (RFC 3168, section
+        // 6.1.1).
         let asks = bits.any(TcpFlags::ECE) && bits.any(TcpFlags::CWR);
         let grants = bits.any(TcpFlags::ECE) && !bits.any(TcpFlags::CWR);
         let answered = bits.any(TcpFlags::ACK);
@@ -176,7 +178,7 @@ impl Connection {
         self.handshake.peer_ecn = can && if answered { grants } else { asks };
     }
 
-    /// Both ends agree; `segment` is the one that says so.
+    /// The handshake is complete; `segment` completed it.
     pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
         let syn = segment.header.flags.any(TcpFlags::SYN);
         let scale = if syn { 0 } else { self.send_scale };
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
     use crate::tcp::Profile;
 
-    /// Kills: the first SYN as the only one to offer; each of them.
+    /// Kills: an offer only in the first SYN; an offer in each SYN.
     #[test]
     fn a_syn_that_found_no_answer_is_repeated_with_ecn_only_where_the_profile_insists() {
         for (profile, again) in [(Profile::Ns2, true), (Profile::Rfc, false)] {
@@ -219,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Kills: a connection that is given up when its peer is there, having asked too often before.
+    /// Kills: a connection that is given up for its earlier SYNs although the peer now listens.
     #[test]
     fn a_peer_that_is_there_at_last_is_asked_again_however_often_it_was() {
         let config = Config::new(Profile::Linux);

@@ -1,4 +1,4 @@
-//! What arrives.
+//! Arriving segments.
 
 use super::{Connection, Ending, PAWS_LIFE, State};
 use crate::Time;
@@ -9,7 +9,7 @@ use crate::tcp::sender::{AckInfo, Sender};
 use crate::tcp::sequence::{distance, low};
 
 impl Connection {
-    /// Takes in a segment.
+    /// Processes a segment.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment) {
         match self.state {
             State::Closed => self.in_closed(&segment.header),
@@ -61,7 +61,7 @@ impl Connection {
             self.establish(now, segment);
             self.receiver.acknowledge_at_once();
         } else {
-            // Both ends opened at once (RFC 9293, section 3.5, figure 7).
+            // Simultaneous open (RFC 9293, section 3.5, figure 7).
             self.state = State::SynReceived;
             self.handshake.again();
         }
@@ -79,9 +79,9 @@ impl Connection {
             return;
         }
         if header.flags.any(TcpFlags::RST) {
-            // Only the exact number resets (RFC 5961, section 3.2).
+            // Only the exact sequence number resets the connection (RFC 5961, section 3.2).
             if offset == 0 {
-                // Who has sent and received all only waited for the other's last ACK.
+                // With all data sent and received, this end only waits for the last ACK.
                 let ended = self.sender.busy().is_some_and(Sender::waits_for_end);
                 let over = ended && self.receiver.is_finished();
                 self.end(if over { Ending::Closed } else { Ending::Reset });
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Whether its timestamp shows that it is from long ago (PAWS).
+    /// True if the timestamp shows an old duplicate (PAWS).
     ///
     /// Source: RFC 7323, section 5.3, rules R1 and R2; resets are exempt (section 5.2).
     fn is_stale(&self, now: Time, header: &TcpSegment) -> bool {
@@ -129,8 +129,8 @@ impl Connection {
         }
     }
 
-    /// A segment out of the window is answered with what is expected; the peer's lost SYN-ACK, with
-    /// another.
+    /// Answers a segment outside the window with an ACK. If the peer lost the SYN-ACK, sends it
+    /// again.
     fn refuse(&mut self, now: Time, segment: &Segment, offset: i64) {
         let flags = segment.header.flags;
         if flags.any(TcpFlags::RST) {
@@ -138,7 +138,7 @@ impl Connection {
         }
         if self.state == State::SynReceived && flags.any(TcpFlags::SYN) && offset == -1 {
             if flags.any(TcpFlags::ACK) && segment.header.ack == self.send_base {
-                // Both ends opened at once (RFC 9293, section 3.5, figure 7, line 5).
+                // Simultaneous open (RFC 9293, section 3.5, figure 7, line 5).
                 self.establish(now, segment);
                 self.receiver.acknowledge_at_once();
             } else {
@@ -149,7 +149,7 @@ impl Connection {
         if self.state == State::TimeWait {
             self.time_wait_until = now + self.config.details.time_wait;
         }
-        // With a zero window nothing is taken, but what is acknowledged counts.
+        // A zero window accepts no data, but ACKs count.
         if offset == 0 && flags.any(TcpFlags::ACK) && self.state == State::Open {
             self.acknowledge(now, segment);
         }
@@ -157,7 +157,7 @@ impl Connection {
         self.receiver.refuse(now, details, offset, u64::from(segment.header.payload));
     }
 
-    /// Takes in what is acknowledged; whether the rest of the segment may be looked at.
+    /// Processes the acknowledgement. Returns true if the rest of the segment may be processed.
     fn acknowledge(&mut self, now: Time, segment: &Segment) -> bool {
         let header = &segment.header;
         let una = self.sender.una();
@@ -165,7 +165,7 @@ impl Connection {
         let ahead = distance(header.ack, una_number);
         let to = una.saturating_add_signed(ahead);
         if ahead > 0 && to > self.sender.next() {
-            // It acknowledges what was never sent.
+            // The ACK is for data that was never sent.
             self.receiver.acknowledge_at_once();
             return false;
         }
@@ -187,7 +187,7 @@ impl Connection {
         true
     }
 
-    /// SACK blocks as places; those that make no sense are left out.
+    /// Converts SACK blocks to stream offsets and omits invalid ones.
     ///
     /// Source: RFC 2018, section 5; RFC 2883, section 4 (a first block below the acknowledgement, or
     /// within the second, is a D-SACK).
@@ -233,7 +233,7 @@ impl Connection {
         Some(u64::from(header.window) << self.send_scale)
     }
 
-    /// When the segment was sent whose timestamp this one echoes.
+    /// Send time of the segment whose timestamp is echoed.
     fn echoed(&self, now: Time, header: &TcpSegment) -> Option<Time> {
         let (_, echo) = header.timestamps.filter(|_| self.timestamps)?;
         let ago = u64::try_from(distance(self.clock(now), echo)).ok()?;
@@ -247,7 +247,7 @@ impl Connection {
             return;
         }
         let (before, finished) = (self.receiver.received(), self.receiver.is_finished());
-        // After a FIN the next number expected is beyond the place of the last byte.
+        // After a FIN the next expected number is one beyond the last byte.
         let offset = offset + i64::from(finished);
         let arrival = Arrival {
             offset,
@@ -267,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// Closes when both streams have ended.
+    /// Closes the connection if both streams have ended.
     fn finish_if_done(&mut self, now: Time) {
         let all_sent = self.sender.busy().is_some_and(Sender::is_done);
         if self.state != State::Open || !all_sent || !self.receiver.is_finished() {

@@ -1,4 +1,4 @@
-//! What leaves.
+//! Departing segments.
 
 use super::{Connection, Ending, MOST_TIMEOUTS, Outgoing, State};
 use crate::Time;
@@ -127,7 +127,7 @@ impl Connection {
         self.last_ack = *ack;
     }
 
-    /// What was to be acknowledged before the state of marks changed (RFC 8257, section 3.2).
+    /// The ACK that is due since the marks changed (RFC 8257, section 3.2).
     fn ack_for(&mut self, now: Time, place: u64, echo: bool) -> Outgoing {
         let mut ack = self.pure_ack(now);
         ack.segment.header.ack = self.receive_base.wrapping_add(low(place));
@@ -136,7 +136,7 @@ impl Connection {
         ack
     }
 
-    /// Asks for the window with a segment that must be answered because it is old.
+    /// A window probe: a segment with an old sequence number, which the peer must answer.
     fn window_probe(&mut self, now: Time) -> Outgoing {
         let mut probe = self.pure_ack(now);
         probe.segment.header.seq = probe.segment.header.seq.wrapping_sub(1);
@@ -149,7 +149,7 @@ impl Connection {
         Outgoing { segment, offset: 0, retransmission: false }
     }
 
-    /// What every segment of an open connection carries: it acknowledges.
+    /// Header of every segment of an open connection. It acknowledges all received data.
     fn header(&mut self, now: Time) -> Segment {
         let ack = self.receive_base.wrapping_add(low(self.receiver.next()));
         self.last_ack = ack;
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// This end's timestamp clock: milliseconds, from another beginning for every connection.
+    /// This end's timestamp clock in milliseconds, with an offset per connection.
     pub(super) fn clock(&self, now: Time) -> u32 {
         low(now.nanos() / 1_000_000).wrapping_add(self.send_base)
     }

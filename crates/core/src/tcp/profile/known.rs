@@ -7,11 +7,13 @@ use super::{
     ReduceFrom, Spurious,
 };
 
+/// Profile `ns2-2003`.
+///
 /// Source: ns-2.35, `ns-default.tcl` as `Agent/TCP/Newreno info vars` prints it, and `tcp.cc`.
 /// Differs:
 /// - the least timeout is 1 s, as in the years of the papers; ns-2 later changed it to 0.2 s;
-/// - an idle sender keeps its window; ns-2's timer goes on and leaves one segment (`slow_start_restart_`), see
-///   docs/decisions.md, "Idle senders of `ns2-2003`".
+/// - an idle sender keeps its window; ns-2's timer continues and reduces it to one segment
+///   (`slow_start_restart_`), see docs/decisions.md, "Idle senders of `ns2-2003`".
 pub(super) const NS2: Details = Details {
     initial_window: 2,
     initial_threshold: None,
@@ -69,7 +71,7 @@ pub(super) const NS2: Details = Details {
 
 /// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts), RFC 6675,
 /// RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
-/// Differs: TIME-WAIT lasts a second, as no connection here reuses a port.
+/// Differs: TIME-WAIT lasts a second, because connections here do not reuse ports.
 pub(super) const RFC: Details = Details {
     initial_window: 10,
     initial_threshold: None,
@@ -126,7 +128,7 @@ pub(super) const RFC: Details = Details {
 };
 
 /// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
-/// Differs: TIME-WAIT lasts a second, as no connection here reuses a port.
+/// Differs: TIME-WAIT lasts a second, because connections here do not reuse ports.
 pub(super) const LINUX: Details = Details {
     initial_window: 10,
     initial_threshold: None,

@@ -1,11 +1,11 @@
-//! Examples of RFCs, and how ACKs are delayed.
+//! Examples of RFCs, and delayed ACKs.
 
 use std::time::Duration;
 
 use super::super::profile::Profile;
 use super::*;
 
-/// A receiver that expects `next`, in the numbers of an RFC's example.
+/// A receiver that expects `next`, with the numbers of an RFC's example.
 struct Example {
     receiver: Receiver,
     details: Details,
@@ -22,7 +22,7 @@ impl Example {
         Self { receiver, details, base: next, now: Time::ZERO }
     }
 
-    /// A segment arrives; returns the ACK number and the blocks of the ACK it brings at once.
+    /// A segment arrives. Returns the number and the SACK blocks of an immediate ACK.
     fn arrives(&mut self, from: u64, to: u64) -> Option<(u64, Vec<(u32, u32)>)> {
         self.marked(from, to, Ecn::NotEct, false)
     }
@@ -64,7 +64,7 @@ fn a_growing_block_is_told_whole() {
 
 /// RFC 2018, section 4, case 3: every second of eight is lost, then some are repaired.
 ///
-/// Kills: blocks in the order of the stream; a merged block not told first.
+/// Kills: blocks in stream order; a merged block that is not first.
 #[test]
 fn the_block_that_grew_last_is_told_first() {
     let mut example = Example::at(5_000);
@@ -81,7 +81,7 @@ fn the_block_that_grew_last_is_told_first() {
 
 /// RFC 2883, sections 4.1.1 to 4.1.3 and 4.2.
 ///
-/// Kills: a duplicate told twice; the block around a duplicate not told beside it.
+/// Kills: a duplicate reported twice; no block for the range around a duplicate.
 #[test]
 fn duplicates_are_told_once_as_the_first_block() {
     let mut example = Example::at(3_000);
@@ -105,10 +105,10 @@ fn duplicates_are_told_once_as_the_first_block() {
     assert_eq!(example.arrives(1_000, 1_500), Some((2_500, vec![(1_000, 1_500)])));
 }
 
-/// RFC 5681, section 4.2: every second at once, a single one within the delay, and at once when it
-/// fills a hole or makes one.
+/// RFC 5681, section 4.2: an ACK for every second segment at once, for a single one within the
+/// delay. A segment that makes or fills a hole is acknowledged at once.
 ///
-/// Kills: `>` for `>=` in counting; a deadline that every segment moves.
+/// Kills: `>` for `>=` in the count; a deadline that every segment moves.
 #[test]
 fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
     let mut example = Example::at(0);
@@ -123,9 +123,10 @@ fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
     assert!(example.arrives(4_000, 5_000).is_some() && example.arrives(3_000, 3_500).is_some());
 }
 
-/// RFC 3168, section 6.1.3: from a mark until CWR.
+/// RFC 3168, section 6.1.3: ECN-Echo lasts from a mark until CWR.
 ///
-/// Kills: an echo that ends with the next unmarked segment; one that CWR on a marked segment ends.
+/// Kills: an echo that ends with the next unmarked segment; CWR on a marked segment that ends the
+/// echo.
 #[test]
 fn a_mark_is_repeated_until_the_sender_has_answered() {
     let mut example = Example::at(0);
@@ -141,8 +142,8 @@ fn a_mark_is_repeated_until_the_sender_has_answered() {
     assert!(!echo(4, Ecn::Ect0, true));
 }
 
-/// RFC 8257, section 3.2, figure 1: when the state changes, what came before is acknowledged with
-/// the old state first.
+/// RFC 8257, section 3.2, figure 1: when marks begin or end, earlier segments are first
+/// acknowledged with the old state.
 #[test]
 fn the_accurate_echo_tells_exactly_which_were_marked() {
     let mut example = Example::at(0);
@@ -157,7 +158,7 @@ fn the_accurate_echo_tells_exactly_which_were_marked() {
     assert!(!example.receiver.echo());
 }
 
-/// RFC 9293, section 3.8.6.2.2: the window opens by much or not at all, and is not taken back.
+/// RFC 9293, section 3.8.6.2.2: the window opens in large steps and never shrinks.
 ///
 /// Kills: an update for every byte read.
 #[test]
@@ -184,9 +185,9 @@ fn the_window_opens_in_large_steps() {
     assert!(!receiver.accepts(2_000, 1) && receiver.accepts(1_999, 1));
 }
 
-/// RFC 9293, section 3.10.7.4, eighth: a FIN is taken in its turn, and only from within the window.
+/// RFC 9293, section 3.10.7.4, eighth: a FIN counts in stream order, and only within the window.
 ///
-/// Kills: a FIN beyond the window that is believed.
+/// Kills: a FIN accepted beyond the window.
 #[test]
 fn the_stream_ends_where_a_fin_within_the_window_says() {
     let (mut example, fin) = (Example::at(0), |offset| Arrival {

@@ -1,7 +1,9 @@
-//! What is out, by the time it was sent: losses that time shows are found at the head of that list.
+//! Segments in flight in order of send time. Time-based loss detection looks only at the head of
+//! the list.
 //!
-//! Mostly that is the stream itself. Only while a segment is out that was delivered out of order, found lost or sent
-//! again, or was sent before one was, is there a list of its own.
+//! Usually the order of send times is that of the stream, and no list is kept. A list exists while
+//! the scoreboard is disturbed: after a segment was delivered out of order, found lost or
+//! retransmitted, until all data sent by then is acknowledged.
 //!
 //! Source: RFC 8985, section 6.2, step 5.
 
@@ -9,7 +11,8 @@ use super::entry::Sent;
 use super::{Neighbour, Scoreboard, count};
 
 impl Scoreboard {
-    /// Loses the oldest of the list by time while `is_lost` says so; returns the first that is not.
+    /// Marks the oldest segments as lost while `is_lost` is true. Returns the first that is not
+    /// lost.
     pub(in crate::tcp) fn lose_older(
         &mut self,
         mut is_lost: impl FnMut(&Sent) -> bool,
@@ -31,7 +34,7 @@ impl Scoreboard {
         None
     }
 
-    /// Puts a segment at the end of the list by time.
+    /// Appends a segment to the list.
     pub(super) fn append(&mut self, id: u32) {
         if !self.by_time {
             return;
@@ -52,7 +55,7 @@ impl Scoreboard {
         self.sent[index].flags |= Sent::LISTED;
     }
 
-    /// The first of the list by time.
+    /// The oldest segment by send time.
     fn oldest(&self) -> Option<u32> {
         if self.in_order {
             return (self.by_time && !self.sent.is_empty()).then_some(self.first);
@@ -60,7 +63,7 @@ impl Scoreboard {
         self.list.map(|(oldest, _)| oldest)
     }
 
-    /// A segment is delivered out of order, lost or sent again: from now on the list by time is not the stream.
+    /// A segment was delivered out of order, lost or retransmitted: from now on a list is kept.
     pub(super) fn disturb(&mut self) {
         self.disturbed = self.end;
         if std::mem::take(&mut self.in_order) && self.by_time {
@@ -68,7 +71,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes a segment out of the list by time, if it is in it.
+    /// Removes a segment from the list, if it is a member.
     pub(super) fn leave(&mut self, id: u32) {
         let index = self.index(id);
         if !self.is(index, Sent::LISTED) {
@@ -95,7 +98,7 @@ impl Scoreboard {
         self.list = Some((oldest, newest));
     }
 
-    /// Makes the list by time of all that is not delivered.
+    /// Rebuilds the list from all segments that are not delivered.
     pub(super) fn list_anew(&mut self) {
         let mut out: Vec<_> = (0..self.sent.len())
             .filter(|index| !self.sent[*index].is(Sent::SACKED))

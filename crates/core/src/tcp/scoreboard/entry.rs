@@ -1,4 +1,4 @@
-//! A segment that was sent, and what is kept of it.
+//! A sent segment, and its compact storage.
 
 use crate::Time;
 use crate::tcp::sequence::low;
@@ -6,11 +6,11 @@ use crate::tcp::sequence::low;
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Sent {
-    /// Its place in the stream.
+    /// Stream offset of the first byte.
     pub(in crate::tcp) start: u64,
-    /// When it was sent last.
+    /// Time of the last transmission.
     pub(in crate::tcp) at: Time,
-    /// Bytes, a FIN counted.
+    /// Length in bytes; a FIN counts as one.
     len: u32,
     flags: u8,
 }
@@ -18,17 +18,17 @@ pub(in crate::tcp) struct Sent {
 impl Sent {
     pub(super) const SACKED: u8 = 1;
     pub(super) const LOST: u8 = 2;
-    /// A copy of it is on the way.
+    /// A retransmission is in flight.
     pub(super) const COPY: u8 = 4;
-    /// It was sent more than once.
+    /// The segment was sent more than once.
     pub(super) const REPEATED: u8 = 8;
-    /// The sender had nothing more to send after it.
+    /// The application had no more data after this segment.
     pub(super) const LIMITED: u8 = 16;
-    /// A SACK block has named it, which is no more than news ([`Scoreboard::name`]).
+    /// A SACK block named the segment, without effect on its state ([`Scoreboard::name`]).
     ///
     /// [`Scoreboard::name`]: super::Scoreboard::name
     pub(super) const NAMED: u8 = 64;
-    /// It is in the list by time.
+    /// The segment is in the list by send time.
     pub(super) const LISTED: u8 = 32;
 
     pub(in crate::tcp) fn new(start: u64, end: u64, at: Time, limited: bool) -> Self {
@@ -37,7 +37,7 @@ impl Sent {
         Self { start, at, len, flags }
     }
 
-    /// The place after its last.
+    /// Offset after the last byte.
     pub(in crate::tcp) const fn end(&self) -> u64 {
         self.start + self.len()
     }
@@ -63,23 +63,23 @@ impl Sent {
         self.is(Self::LIMITED)
     }
 
-    /// Whether it was sent before `other`; of two sent at once, the one lower in the stream was.
+    /// True if the segment was sent before (`at`, `end`). Ties are broken by the offset.
     pub(in crate::tcp) fn sent_before(&self, at: Time, end: u64) -> bool {
         (self.at, self.end()) < (at, end)
     }
 }
 
-/// What is kept of a segment: there are many, of which most are looked at twice. It ends where the
-/// next begins. Times and places are kept modulo numbers that no window spans.
+/// Compact form of a segment. Connections have many, and most are read only twice. A segment ends
+/// at the start of the next. Times and offsets are stored modulo numbers that no window spans.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     start: u32,
-    /// When it was sent last: 48 bits of nanoseconds are three days.
+    /// Time of the last transmission: 48 bits of nanoseconds last three days.
     at: [u16; 3],
     pub(super) flags: u8,
 }
 
-/// Bits of a time that are kept.
+/// Bits of a time that are stored.
 const KEPT: u64 = (1 << 48) - 1;
 
 impl Entry {
@@ -90,30 +90,30 @@ impl Entry {
         this
     }
 
-    /// It begins at `start`.
+    /// Sets the first offset.
     pub(super) const fn begin(&mut self, start: u64) {
         self.start = low(start);
     }
 
-    /// It is sent at `at`.
+    /// Sets the send time.
     pub(super) fn send(&mut self, at: Time) {
         let [a, b, c, d, e, f, ..] = at.nanos().to_le_bytes();
         self.at = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
     }
 
-    /// Where it begins, at `una` or above.
+    /// Stream offset, which is at `una` or above.
     pub(super) fn start(&self, una: u64) -> u64 {
         una + u64::from(self.start.wrapping_sub(low(una)))
     }
 
-    /// When it was sent, at `latest` or before.
+    /// Send time, which is at `latest` or before.
     pub(super) fn at(&self, latest: Time) -> Time {
         let [low, middle, high] = self.at.map(u64::from);
         let age = latest.nanos().wrapping_sub(low | middle << 16 | high << 32) & KEPT;
         Time::from_nanos(latest.nanos().saturating_sub(age))
     }
 
-    /// The segment, which ends at `end`.
+    /// The full segment, which ends at `end`.
     #[inline]
     pub(super) fn sent(&self, una: u64, end: u64, latest: Time) -> Sent {
         let start = self.start(una);
@@ -126,14 +126,14 @@ impl Entry {
     }
 }
 
-// Thousands of connections have millions of them.
+// Thousands of connections have millions of entries.
 const _: () = assert!(size_of::<Entry>() == 12);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Kills: 32 bits of the time; a place below `una` where the numbers wrap.
+    /// Kills: 32 bits of the time; an offset below `una` after the numbers wrap.
     #[test]
     fn places_and_times_are_found_again_however_far_the_connection_is() {
         for far in [0, (1 << 32) - 10, 1 << 40, (1 << 48) - 7, 1 << 50] {

@@ -1,10 +1,10 @@
-//! The scoreboard beside a list that is gone through from end to end each time.
+//! The scoreboard beside a model that searches a plain list from end to end.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A segment as the model keeps it.
+/// A segment of the model.
 #[derive(Clone, Copy, Debug)]
 struct Plain {
     start: u64,
@@ -28,7 +28,7 @@ impl Model {
     }
 
     fn pipe(&self) -> u64 {
-        // RFC 6675, `SetPipe`: what is neither delivered nor lost, and every copy.
+        // RFC 6675, `SetPipe`: segments neither delivered nor lost, and every retransmission.
         self.sum(|it| !it.sacked && !it.lost) + self.sum(|it| it.copy)
     }
 
@@ -62,7 +62,8 @@ impl Model {
         }
     }
 
-    /// RFC 8985, section 6.2, step 5, with a wait of zero: what was sent before `at`. Where the next begins.
+    /// RFC 8985, section 6.2, step 5 with a wait of zero: loses segments sent before `at`. Returns
+    /// the start of the next.
     fn lose_older(&mut self, at: u64) -> Option<u64> {
         let waited_for = |it: &&mut Plain| !it.sacked && (!it.lost || it.copy);
         for it in self.sent.iter_mut().filter(waited_for).filter(|it| it.at < at) {
@@ -75,16 +76,16 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send(u64),
-    /// Acknowledges so many thousandths of what is out.
+    /// Acknowledges this many thousandths of the data in flight.
     Acknowledge(u64),
-    /// Selects a part of what is out, in thousandths.
+    /// A SACK block over a part of the data in flight, in thousandths.
     Sack(u64, u64),
     LoseByCount,
     LoseOlder(u64),
     LoseAll,
     Forget,
     Repeat,
-    /// The last segment once more, as a tail loss probe.
+    /// Sends the last segment again, as a tail loss probe.
     Probe,
 }
 
@@ -179,9 +180,9 @@ fn take(board: &mut Scoreboard, model: &mut Model, step: Step, now: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: a run that skips one too many; an edge that does not step over what is delivered; a
-    /// cursor that is not rewound; a list by time that loses a copy, or is held for the stream before what
-    /// disturbed it is acknowledged; counters of a segment that is acknowledged in part.
+    /// Kills: a run that skips one segment too many; an edge that does not step over delivered
+    /// segments; a cursor that is not rewound; a list that loses a retransmission. A list dropped
+    /// before the disturbance is acknowledged; counters of a segment that is acknowledged in part.
     #[test]
     fn it_keeps_what_a_plain_list_keeps(by_time in any::<bool>(), steps in steps()) {
         let (mut board, mut model) = (Scoreboard::new(by_time, false), Model::default());

@@ -1,4 +1,4 @@
-//! What an acknowledgement says to the sender.
+//! The sender's processing of an ACK.
 
 use std::time::Duration;
 
@@ -10,36 +10,35 @@ use crate::tcp::profile::{Duplicates, IdleRule};
 use crate::tcp::rto::elapsed;
 use crate::{Time, tcp::congestion::Delivery};
 
-/// An acknowledgement, in places of the stream.
+/// An acknowledgement, in stream offsets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct AckInfo {
-    /// All below has arrived.
+    /// Offset up to which all data has arrived.
     pub(in crate::tcp) to: u64,
-    /// Selective blocks, the D-SACK not among them.
+    /// SACK blocks without the D-SACK.
     pub(in crate::tcp) blocks: [(u64, u64); 4],
     pub(in crate::tcp) count: usize,
-    /// A D-SACK: this arrived twice.
+    /// The range of a D-SACK, which arrived twice.
     pub(in crate::tcp) duplicate: Option<(u64, u64)>,
-    /// Bytes the peer's window holds from `to` on, if this segment may change it.
+    /// The peer's window in bytes from `to` on, if this segment may change it.
     pub(in crate::tcp) window: Option<u64>,
-    /// The segment is nothing but an ACK: no data, no SYN, no FIN.
+    /// The segment is a pure ACK: no data, no SYN, no FIN.
     pub(in crate::tcp) pure: bool,
-    /// It carries ECN-Echo.
+    /// The segment carries ECN-Echo.
     pub(in crate::tcp) echo: bool,
-    /// When the segment was sent whose timestamp it echoes, by the ticks of that clock.
+    /// Send time of the segment whose timestamp is echoed, in ticks of the timestamp clock.
     pub(in crate::tcp) echoed: Option<Time>,
 }
 
 impl AckInfo {
-    /// Whether it means anything beside a window to who has never sent.
+    /// True if the ACK matters to an end that has never sent data, except for its window.
     pub(in crate::tcp) const fn says_more_than_window(&self) -> bool {
         self.count > 0 || self.duplicate.is_some() || self.echo
     }
 }
 
 impl Sender {
-    /// Takes in an acknowledgement for something between what was acknowledged before and what was
-    /// sent.
+    /// Processes an ACK whose number lies between the last acknowledged and the last sent offset.
     pub(in crate::tcp) fn acknowledge(&mut self, cx: Cx<'_>, info: &AckInfo) {
         // ns-2's `Sack1` does not grow with the ACK that ends recovery.
         let stays = !cx.details.grow_on_exit || self.estimates(cx.details);
@@ -106,12 +105,13 @@ impl Sender {
         }
     }
 
-    /// Without SACK, duplicates stand for what was delivered.
+    /// True if duplicate ACKs stand for delivered segments, without SACK.
     fn counts_duplicates(&self, cx: Cx<'_>) -> bool {
         !self.sack && cx.details.duplicates == Duplicates::Deliver
     }
 
-    /// Bytes of which duplicates have told that they were delivered; the next ACK does not tell it again.
+    /// Bytes that duplicate ACKs have already reported as delivered. The next ACK does not count
+    /// them again.
     ///
     /// Source: Linux 6.12, `tcp_remove_reno_sacks`.
     fn told_of(&self, cx: Cx<'_>) -> u64 {
@@ -123,7 +123,8 @@ impl Sender {
         }
     }
 
-    /// Without SACK, duplicates of the last ACK of a recovery tell of copies that were not called for.
+    /// True if the last ACK of a recovery is repeated without SACK. Such duplicates report spurious
+    /// retransmissions and do not count.
     ///
     /// Source: Linux 6.12, `tcp_try_undo_recovery`.
     pub(super) fn holds(&self, cx: Cx<'_>) -> bool {
@@ -131,7 +132,7 @@ impl Sender {
         self.counts_duplicates(cx) && repaired && self.phase != Phase::Loss
     }
 
-    /// The congestion control takes note. In recovery the window is the sender's own.
+    /// Reports the ACK to the congestion control. In recovery the sender itself sets the window.
     fn tell(&mut self, ack: &Ack) {
         let before = self.window.congestion;
         self.congestion.on_ack(&mut self.window, ack);
@@ -140,9 +141,11 @@ impl Sender {
         }
     }
 
-    /// Source: RFC 9293, section 3.10.7.4 (the window is taken from segments that are not older). The
-    /// right edge does not move left for us: what was allowed stays allowed (section 3.8.6), but a
-    /// peer that shrinks its window is obeyed for what was not sent yet.
+    /// Takes the peer's window from segments that are not older (RFC 9293, section 3.10.7.4). Data
+    /// that was sent stays in flight if the right edge moves left (section 3.8.6), but new data
+    /// obeys the smaller window. Returns true if the right edge moved.
+    ///
+    /// Source: RFC 9293, sections 3.10.7.4 and 3.8.6.
     fn move_window(&mut self, info: &AckInfo) -> bool {
         let Some(window) = info.window else { return false };
         let limit = info.to + window;
@@ -152,8 +155,11 @@ impl Sender {
         moved
     }
 
-    /// Marks what SACK blocks report. Returns whether they name a segment that is to be sent again
-    /// all the same: in the slow start after a timeout, [`Pipe::Estimate`] only counts such ACKs.
+    /// Marks the ranges of SACK blocks as delivered.
+    ///
+    /// In the slow start after a timeout, [`Pipe::Estimate`] retransmits such segments all the
+    /// same. It only counts the ACKs that name them. Then the result is true if a block names a new
+    /// segment.
     ///
     /// [`Pipe::Estimate`]: crate::tcp::profile::Pipe::Estimate
     fn take_blocks(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &mut Delivered) -> bool {
@@ -163,7 +169,7 @@ impl Sender {
         if self.phase == Phase::Loss && self.estimates(cx.details) {
             let mut news = false;
             for (from, to) in &info.blocks[..info.count] {
-                // Until the first new ACK after a timeout, duplicates are not counted.
+                // Duplicate ACKs do not count until the first new ACK after a timeout.
                 news |= self.expired == 0 && self.board.name(*from, *to);
             }
             return news;
@@ -178,8 +184,9 @@ impl Sender {
         false
     }
 
-    /// Takes a round-trip time from what was sent once; the congestion control gets one with every
-    /// ACK, however the timeout is measured (ns-2 2.35, `tcp-vegas.cc`, keeps the time of every packet).
+    /// Measures a round-trip time from segments that were sent once. The congestion control gets a
+    /// sample with every ACK, even if the timeout uses fewer (ns-2 2.35, `tcp-vegas.cc`, keeps the
+    /// time of every packet).
     ///
     /// Source: RFC 6298, section 3 (Karn); RFC 7323, section 4.1; Linux 6.12, `tcp_ack_update_rtt`.
     fn measure(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &Delivered) -> Option<Duration> {
@@ -208,7 +215,7 @@ impl Sender {
         self.rate.deliver(cx.now, delivered.bytes, latest, delivered.stamp, least)
     }
 
-    /// Whether the window may grow with this ACK.
+    /// True if the window may grow with this ACK.
     ///
     /// Source: RFC 3168, section 6.1.2 (not with ECN-Echo); Linux 6.12, `tcp_is_cwnd_limited`.
     fn may_grow(&self, cx: Cx<'_>, echo: bool) -> bool {
@@ -224,8 +231,8 @@ impl Sender {
         used && !told && matches!(self.phase, Phase::Open | Phase::Loss)
     }
 
-    /// Answers ECN-Echo, before which `flight` bytes were out: at most once for what was out when it
-    /// was last answered.
+    /// Responds to ECN-Echo, at most once per window. `flight` is the number of bytes in flight
+    /// before the ACK.
     ///
     /// Source: RFC 3168, section 6.1.2.
     fn answer_echo(&mut self, cx: Cx<'_>, info: &AckInfo, flight: u64) {

@@ -1,4 +1,4 @@
-//! How losses are repaired: fast recovery with and without SACK, and after a timeout.
+//! Repair of losses: fast recovery with and without SACK, and recovery after a timeout.
 
 use super::{ANY, AckInfo, Cx, Sender, UNTIMED};
 use crate::Time;
@@ -8,17 +8,17 @@ use crate::tcp::profile::{Duplicates, Recovery, ReduceFrom};
 use crate::tcp::scoreboard::DUPLICATES;
 use crate::tcp::sequence::tick;
 
-/// What the sender is doing.
+/// The recovery state of the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Phase {
-    /// Nothing is known to be wrong.
+    /// No loss or mark is being handled.
     #[default]
     Open,
-    /// The window comes down after ECN-Echo, as segments are delivered (Linux, `CWR`).
+    /// After ECN-Echo: the window shrinks as segments are delivered (Linux, `CWR`).
     Reduced,
     /// Fast recovery.
     Fast,
-    /// After a timeout, until all that was out then is acknowledged.
+    /// After a timeout, until the data in flight at the timeout is acknowledged.
     Loss,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Prr {
 }
 
 impl Sender {
-    /// Finds what is lost; returns when more may be found lost by time.
+    /// Marks lost segments. Returns the time when RACK may find more.
     pub(super) fn find_losses(
         &mut self,
         cx: Cx<'_>,
@@ -63,7 +63,7 @@ impl Sender {
         rack.detect(cx.now, cx.details, &mut self.board, &self.rto, recovering)
     }
 
-    /// Enters, stays in or leaves recovery.
+    /// Enters, continues or ends recovery.
     pub(super) fn recover_on_ack(
         &mut self,
         cx: Cx<'_>,
@@ -82,7 +82,7 @@ impl Sender {
             }
         };
         if self.phase == Phase::Fast && self.holds(cx) {
-            // Until more is acknowledged the recovery goes on.
+            // The recovery continues until more is acknowledged.
             self.stood_for = 0;
         } else if advanced && over {
             self.leave(cx);
@@ -106,10 +106,10 @@ impl Sender {
         }
     }
 
-    /// Whether fast recovery must begin.
+    /// True if fast recovery must begin.
     ///
-    /// Source: RFC 6675, section 5; RFC 6582, section 3.2, step 2 (duplicates of what the last
-    /// recovery or timeout left behind do not count).
+    /// Source: RFC 6675, section 5; RFC 6582, section 3.2, step 2. Duplicate ACKs for data of the
+    /// last recovery or timeout do not count.
     fn loss_is_plain(&self, cx: Cx<'_>) -> bool {
         if self.sack && !self.estimates(cx.details) {
             return self.board.lost() > 0;
@@ -120,12 +120,12 @@ impl Sender {
     fn enter(&mut self, cx: Cx<'_>, delivered: &Delivered, newly_lost: u64) {
         self.counters.recoveries += 1;
         self.save(cx);
-        // What was delivered by this very ACK was in flight when the loss was found.
+        // Data that this ACK delivers was in flight when the loss was found.
         self.begin_prr(cx, self.board.pipe() + newly_lost + delivered.bytes);
         if self.is_past(self.marked_until) {
             self.signal(cx, Signal::Loss, self.board.outstanding());
         } else {
-            // The window comes down for this round trip already (RFC 3168, section 6.1.2).
+            // The window already shrinks in this round trip (RFC 3168, section 6.1.2).
             self.lost_until = Some(self.board.end());
             if self.phase == Phase::Open {
                 self.window.threshold = self.window.congestion.max(2 * self.window.segment);
@@ -157,7 +157,7 @@ impl Sender {
         }
     }
 
-    /// One more ACK in fast recovery.
+    /// Processes an ACK in fast recovery.
     ///
     /// Source: RFC 6582, section 3.2, steps 3 and 5.
     fn fast_on_ack(&mut self, cx: Cx<'_>, advanced: bool, duplicate: bool, acknowledged: u64) {
@@ -168,7 +168,7 @@ impl Sender {
         }
         if cx.details.duplicates == Duplicates::Deliver {
             if advanced {
-                // One segment was the hole; the others had told of themselves by duplicates.
+                // One segment filled the hole. Duplicate ACKs have already reported the others.
                 let eaten = acknowledged.saturating_sub(self.window.segment);
                 self.stood_for = self.stood_for.saturating_sub(eaten);
                 self.board.lose_first();
@@ -199,7 +199,8 @@ impl Sender {
         self.window.congestion = total - self.inflation;
     }
 
-    /// Takes a partial ACK from the inflation, but for one segment, and from the window.
+    /// Takes a partial ACK from the inflation, except for one segment, and the rest from the
+    /// window.
     ///
     /// Source: ns-2.35, `tcp-newreno.cc`, `partialnewack`.
     fn deflate(&mut self, acknowledged: u64) {
@@ -213,20 +214,21 @@ impl Sender {
         }
     }
 
-    /// New segments that one ACK of this recovery may release.
+    /// Number of new segments that one ACK of this recovery may release.
     fn burst(&self, cx: Cx<'_>) -> u8 {
         let limit = cx.details.recovery_burst;
         let limited = limit > 0 && !self.sack && cx.details.recovery == Recovery::NewReno;
         if limited { limit } else { ANY }
     }
 
-    /// So many more segments were delivered, duplicates say; at least one was not.
+    /// Counts `segments` more as delivered, as duplicate ACKs imply. At least one segment stays
+    /// outstanding.
     fn stand_for(&mut self, segments: u64) {
         let most = self.board.outstanding().saturating_sub(self.window.segment);
         self.stood_for = (self.stood_for + segments * self.window.segment).min(most);
     }
 
-    /// All that was out when the loss was found is acknowledged.
+    /// Ends a recovery.
     fn leave(&mut self, cx: Cx<'_>) {
         match self.phase {
             Phase::Fast => {
@@ -236,7 +238,7 @@ impl Sender {
                 self.end_unvalidated();
                 (self.inflation, self.stood_for) = (0, 0);
                 if self.estimates(cx.details) {
-                    // The next three duplicate ACKs start a recovery whatever they are of.
+                    // The next three duplicate ACKs start a recovery, even for old data.
                     self.lost_until = None;
                 }
                 if self.goes_by_delivery(cx.details) {
@@ -257,10 +259,10 @@ impl Sender {
         self.prefer_new = false;
     }
 
-    /// The window is to come down from now on in proportion to what is delivered.
+    /// Starts proportional rate reduction: the window shrinks in proportion to the delivered bytes.
     ///
-    /// Source: RFC 9937, section 6.1, with `flight` bytes in flight; where the profile reduces from
-    /// the window, in proportion to that (Linux 6.12, `tcp_init_cwnd_reduction`).
+    /// Source: RFC 9937, section 6.1, with `flight` bytes in flight. If the profile reduces from
+    /// the window, the window replaces `flight` (Linux 6.12, `tcp_init_cwnd_reduction`).
     pub(super) fn begin_prr(&mut self, cx: Cx<'_>, flight: u64) {
         let from = match cx.details.reduce_from {
             ReduceFrom::Flight => flight,
@@ -308,12 +310,12 @@ impl Sender {
         self.window.congestion = pipe + more.next_multiple_of(segment);
     }
 
-    /// `bytes` were sent in recovery.
+    /// Counts `bytes` sent in recovery.
     pub(super) fn prr_sent(&mut self, bytes: u64) {
         self.prr.out += bytes;
     }
 
-    /// The window was reduced already for what is out.
+    /// True if the window was already reduced for the data in flight.
     ///
     /// Source: Linux 6.12, `tcp_enter_loss`.
     fn has_reduced(&self, cx: Cx<'_>) -> bool {
@@ -335,12 +337,12 @@ impl Sender {
         self.save_for_timeout(cx, again);
         self.restart_slowly(cx, again);
         self.rto.back_off(cx.details);
-        // In ns-2, Tahoe's duplicates go on being counted, and release nothing more.
+        // In ns-2, Tahoe still counts duplicate ACKs, but they release nothing more.
         let tahoe = cx.details.recovery == Recovery::Tahoe && self.duplicates > 0;
         self.duplicates = if tahoe { self.duplicates.max(DUPLICATES) } else { 0 };
     }
 
-    /// Three duplicate ACKs are answered by slow start.
+    /// Responds to three duplicate ACKs with slow start.
     ///
     /// Source: ns-2.35, `TcpAgent::dupack_action`; 4.3BSD-Tahoe.
     fn start_slowly(&mut self, cx: Cx<'_>) {
@@ -349,7 +351,7 @@ impl Sender {
         self.arm(cx);
     }
 
-    /// All that is out is lost, and is sent again from a window of one segment.
+    /// Marks all data in flight as lost and restarts with a window of one segment.
     fn restart_slowly(&mut self, cx: Cx<'_>, again: bool) {
         self.signal(cx, Signal::Timeout { again }, self.board.outstanding());
         if !self.congestion.keeps_window() {

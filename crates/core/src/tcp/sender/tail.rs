@@ -1,4 +1,4 @@
-//! The tail loss probe: a segment sent before the timeout, so that an ACK tells what is lost.
+//! Tail loss probe: a segment sent before the timeout, whose ACK reveals losses at the tail.
 //!
 //! Source: RFC 8985, section 7; Linux 6.12, `tcp_schedule_loss_probe` and `tcp_process_tlp_ack`.
 
@@ -10,17 +10,17 @@ use super::{AckInfo, Cx, Sender};
 use crate::Time;
 use crate::tcp::congestion::Signal;
 
-/// A probe that was sent.
+/// A probe in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail {
-    /// End of what was sent with it.
+    /// End of the sent data, probe included.
     until: u64,
-    /// It was a copy.
+    /// The probe was a retransmission.
     pub(super) copied: bool,
 }
 
 impl Sender {
-    /// When to probe, if the tail is to be probed for.
+    /// Time of the next probe, if the profile and state allow one.
     ///
     /// Source: RFC 8985, sections 7.2 and 7.3.
     pub(super) fn probe_at(&self, cx: Cx<'_>) -> Option<Time> {
@@ -38,8 +38,8 @@ impl Sender {
         Some(Time::from_nanos(cx.now.nanos().saturating_add(wait)))
     }
 
-    /// It is time: what was not sent yet goes, or the last segment once more. While another probe is out
-    /// none goes, and the timeout is what it would have been.
+    /// The probe timer expired: sends new data, or the last segment again. With another probe in
+    /// flight it only sets the retransmission timer.
     ///
     /// Source: RFC 8985, section 7.3; Linux 6.12, `tcp_send_loss_probe`.
     pub(super) fn tail_timeout(&mut self, cx: Cx<'_>) {
@@ -54,21 +54,22 @@ impl Sender {
         self.arm(cx);
     }
 
-    /// The timeout of the oldest segment; soon, if it has passed.
+    /// Sets the retransmission timer for the oldest segment. If that time has passed, the timer
+    /// expires shortly.
     pub(super) fn arm_for_head(&mut self, cx: Cx<'_>) {
         let since = self.board.front().map_or(cx.now, |sent| sent.at);
         let at = since + self.rto.timeout(cx.details);
         self.timer = Some((at.max(cx.now + cx.details.probe_slack), Timer::Retransmit));
     }
 
-    /// A probe was sent.
+    /// Records a probe.
     pub(super) fn probed(&mut self, copied: bool) {
         self.probing = false;
         self.counters.probes += 1;
         self.tail = Some(Tail { until: self.board.end(), copied });
     }
 
-    /// What an ACK says of the probe; whether it shows that the probe repaired a loss.
+    /// Evaluates an ACK for the probe. If only the probe repaired a loss, the window is reduced.
     ///
     /// Source: RFC 8985, section 7.4.
     pub(super) fn probe_on_ack(&mut self, cx: Cx<'_>, info: &AckInfo, advanced: bool, news: bool) {

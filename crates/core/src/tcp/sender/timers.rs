@@ -1,16 +1,16 @@
-//! What time does to a sender: one timer, for what is waited for longest.
+//! Timers of a sender. One timer serves all purposes.
 
 use super::recovery::Phase;
 use super::{Cx, Sender};
 use crate::Time;
 use crate::tcp::profile::Details;
 
-/// What the timer is for.
+/// Purpose of the timer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Timer {
     /// The retransmission timeout (RFC 6298).
     Retransmit,
-    /// A segment may be lost by then (RFC 8985, section 6.3).
+    /// RACK: a segment may count as lost then (RFC 8985, section 6.3).
     Reorder,
     /// The tail may be lost (RFC 8985, section 7).
     TailProbe,
@@ -19,14 +19,14 @@ pub(super) enum Timer {
 }
 
 impl Sender {
-    /// When to come back.
+    /// Time of the next timer.
     pub(in crate::tcp) fn poll_timeout(&self) -> Option<Time> {
         let timer = self.timer.map(|(at, _)| at);
         let release = (self.release != Time::ZERO).then_some(self.release);
         [timer, release].into_iter().flatten().min()
     }
 
-    /// What the timers do by now; whether the peer is to be asked about its window.
+    /// Runs an expired timer. Returns true if a window probe must be sent.
     pub(in crate::tcp) fn handle_time(&mut self, cx: Cx<'_>) -> bool {
         let Some((_, timer)) = self.timer.filter(|(at, _)| *at <= cx.now) else { return false };
         self.timer = None;
@@ -44,8 +44,11 @@ impl Sender {
         false
     }
 
-    /// Source: RFC 6298, sections 5.2 and 5.3; RFC 6582, section 3.2, step 3 (after the first partial
-    /// ACK the timer stays); Linux 6.12, `tcp_clean_rtx_queue` (with every ACK it is set anew).
+    /// Sets the timer after an ACK.
+    ///
+    /// Source: RFC 6298, sections 5.2 and 5.3; RFC 6582, section 3.2, step 3 (only the first
+    /// partial ACK restarts the timer); Linux 6.12, `tcp_clean_rtx_queue` (every ACK restarts the
+    /// timer).
     pub(super) fn set_timer_on_ack(&mut self, cx: Cx<'_>, advanced: bool, waiting: Option<Time>) {
         if self.board.is_empty() {
             self.timer = None;
@@ -68,7 +71,7 @@ impl Sender {
         self.timer = Some((cx.now + self.rto.timeout(cx.details), Timer::Retransmit));
     }
 
-    /// The retransmission timer is as if it had never been backed off: it may be due by now.
+    /// Removes the backoff from the retransmission timer, which may then be due at once.
     pub(in crate::tcp) fn hasten(&mut self, details: &Details) {
         if let Some((at, Timer::Retransmit)) = self.timer {
             let sooner = at.before(self.rto.revert(details));
@@ -89,7 +92,8 @@ impl Sender {
         }
     }
 
-    /// Nothing is out and the window is shut: asks, ever more rarely.
+    /// Probes a closed window with growing intervals while nothing is in flight. Returns true for a
+    /// probe without data.
     fn persist_timeout(&mut self, cx: Cx<'_>) -> bool {
         if !self.board.is_empty() || self.next() >= self.total() {
             return false;
@@ -101,7 +105,8 @@ impl Sender {
         !self.override_window
     }
 
-    /// The window does not let the next segment go and nothing is out that would open it.
+    /// Starts the persist timer: the peer's window blocks the next segment, and no ACK is
+    /// outstanding.
     pub(super) fn set_persist(&mut self, cx: Cx<'_>) {
         let timeout = self.rto.backed_off(cx.details, self.persisted);
         self.timer = Some((cx.now + timeout, Timer::Persist));

@@ -9,7 +9,7 @@ use crate::tcp::profile::{IdleRule, LimitedTransmit};
 use crate::tcp::scoreboard::{DUPLICATES, Sent};
 use crate::{Bytes, Rate, Time};
 
-/// A part of the stream that is to be sent now.
+/// A range of the stream to send now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::tcp) struct Span {
     pub(in crate::tcp) start: u64,
@@ -17,14 +17,14 @@ pub(in crate::tcp) struct Span {
     pub(in crate::tcp) payload: u64,
     pub(in crate::tcp) fin: bool,
     pub(in crate::tcp) retransmission: bool,
-    /// The packet may be marked on its way (ECT).
+    /// The packet is ECN-capable (ECT).
     pub(in crate::tcp) markable: bool,
-    /// It says that the window was reduced (CWR).
+    /// The segment carries CWR.
     pub(in crate::tcp) reduced: bool,
 }
 
 impl Sender {
-    /// The next part of the stream to send now.
+    /// The next range of the stream to send now.
     pub(in crate::tcp) fn poll_transmit(&mut self, cx: Cx<'_>) -> Option<Span> {
         if cx.now < self.release {
             return None;
@@ -75,8 +75,8 @@ impl Sender {
         Some(span)
     }
 
-    /// With nothing lost and nothing new, a hole that may be a loss; else, once in a recovery, the last
-    /// segment of which nothing is known.
+    /// With nothing lost and no new data: retransmits a hole that may be a loss. Otherwise, once
+    /// per recovery, retransmits the last segment that is not known to be delivered.
     ///
     /// Source: RFC 6675, section 4, `NextSeg`, rules 3 and 4.
     fn hole(&mut self, cx: Cx<'_>) -> Option<Span> {
@@ -97,7 +97,7 @@ impl Sender {
         Some(self.copy(cx, &sent))
     }
 
-    /// New data, or the last segment once more (RFC 8985, section 7.3).
+    /// Sends new data, or the last segment again (RFC 8985, section 7.3).
     fn probe(&mut self, cx: Cx<'_>) -> Option<Span> {
         let timer = self.timer;
         let span = self.new_segment(cx, true).or_else(|| {
@@ -109,7 +109,7 @@ impl Sender {
         span
     }
 
-    /// Sends a segment again.
+    /// Retransmits a segment.
     fn copy(&mut self, cx: Cx<'_>, sent: &Sent) -> Span {
         let stamped = self.rate.stamp(cx.now, false, sent.start, sent.end());
         self.board.repeat(sent.start, stamped);
@@ -135,7 +135,7 @@ impl Sender {
         self.new_segment(cx, false)
     }
 
-    /// The next new segment, if the windows let it go; a probe needs no congestion window.
+    /// The next new segment, if the windows permit it. A probe ignores the congestion window.
     fn new_segment(&mut self, cx: Cx<'_>, probe: bool) -> Option<Span> {
         let start = self.next();
         if start >= self.total() || (self.allowance == 0 && !probe) {
@@ -182,7 +182,7 @@ impl Sender {
         Some(span)
     }
 
-    /// What counts against which window.
+    /// Bytes that count as in flight, and the window that limits them.
     ///
     /// Source: RFC 6675 (`pipe`); RFC 6582 and RFC 3042 (window inflation, limited transmit).
     fn occupied(&self, cx: Cx<'_>) -> (u64, u64) {
@@ -194,7 +194,7 @@ impl Sender {
         };
         let ahead = match cx.details.limited_transmit {
             _ if !limited => 0,
-            // The third duplicate and those after it release nothing.
+            // The third duplicate ACK and later ones release nothing.
             LimitedTransmit::Always if self.duplicates >= DUPLICATES => 0,
             _ => self.duplicates.min(DUPLICATES - 1),
         };
@@ -212,9 +212,9 @@ impl Sender {
         }
     }
 
-    /// How much of `payload` the peer's window lets go.
+    /// The part of `payload` that the peer's window permits.
     ///
-    /// Source: RFC 9293, sections 3.8.6.1 (probing) and 3.8.6.2.1 (no silly windows).
+    /// Source: RFC 9293, sections 3.8.6.1 (probing) and 3.8.6.2.1 (silly window syndrome).
     fn within_peer_window(&mut self, cx: Cx<'_>, start: u64, payload: u64) -> Option<u64> {
         let usable = self.limit.saturating_sub(start);
         if payload <= usable || cx.details.ignores_window {
@@ -230,7 +230,7 @@ impl Sender {
         None
     }
 
-    /// Counts what leaves, and sets timer and pace.
+    /// Counts a transmission, and sets the timer and the pacing release time.
     fn sent(&mut self, cx: Cx<'_>, len: u64) {
         self.counters.segments_sent += 1;
         self.last_sent = cx.now;
@@ -247,7 +247,7 @@ impl Sender {
         }
     }
 
-    /// The rate to send at, if there is one.
+    /// The pacing rate, if the sender paces.
     ///
     /// Source: Linux 6.12, `tcp_update_pacing_rate`: twice the window per round-trip time in slow
     /// start, 1.2 times else; `tcp_update_skb_after_send`: the first ten segments are not paced.
@@ -267,7 +267,7 @@ impl Sender {
         Some(Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX).max(1)))
     }
 
-    /// The congestion window holds the sender back.
+    /// Records that the congestion window limits the sender.
     fn note_blocked(&mut self, cx: Cx<'_>) {
         self.note_usage(cx, true);
     }
@@ -322,5 +322,6 @@ impl Sender {
     }
 }
 
-/// Segments at the beginning that are not paced (Linux 6.12, `tcp_update_skb_after_send`).
+/// Number of segments at the beginning that are not paced (Linux 6.12,
+/// `tcp_update_skb_after_send`).
 const UNPACED: u64 = 10;

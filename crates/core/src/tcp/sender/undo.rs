@@ -1,4 +1,4 @@
-//! Reductions that were not called for, and how they are taken back.
+//! Spurious reductions of the window, and their reversal.
 //!
 //! Source: RFC 3522 and RFC 4015 (Eifel, by timestamps); RFC 5682 with SACK as Linux 6.12 does it
 //! (`tcp_process_loss`: F-RTO); RFC 3708 (by D-SACK).
@@ -11,20 +11,21 @@ use crate::tcp::delivered::Delivered;
 use crate::tcp::profile::Spurious;
 use crate::tcp::sequence::tick;
 
-/// What was before a reduction that may turn out not to have been called for.
+/// State before a reduction that may prove spurious.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     window: Window,
-    /// When the first copy was sent; a timestamp echoed from before shows that it was needless.
+    /// Send time of the first retransmission. An echo of an older timestamp shows that it was
+    /// spurious.
     copied_at: Option<Time>,
-    /// Copies sent that no D-SACK has shown to be needless.
+    /// Retransmissions that no D-SACK has reported as spurious.
     copies: u32,
-    /// F-RTO is on: what is acknowledged may still show that the timeout was not called for.
+    /// F-RTO is active: later ACKs may still show that the timeout was spurious.
     f_rto: bool,
 }
 
 impl Sender {
-    /// Keeps what an undo restores.
+    /// Saves the state that an undo restores.
     pub(super) fn save(&mut self, cx: Cx<'_>) {
         if cx.details.spurious == Spurious::Off {
             return;
@@ -32,14 +33,14 @@ impl Sender {
         self.undo = Some(Box::new(Undo {
             window: self.window,
             copied_at: None,
-            // A tail probe on its way counts (Linux 6.12, `tcp_init_undo`).
+            // A tail loss probe in flight counts (Linux 6.12, `tcp_init_undo`).
             copies: u32::from(self.tail.is_some_and(|tail| tail.copied)),
             f_rto: false,
         }));
     }
 
-    /// The same for a timeout; one that repeats, or comes in a recovery, restores what was before the
-    /// first reduction.
+    /// Saves the state before a timeout. A repeated timeout, or one in a recovery, keeps the state
+    /// before the first reduction.
     pub(super) fn save_for_timeout(&mut self, cx: Cx<'_>, again: bool) {
         let fresh = self.phase == Phase::Open || self.undo.is_none();
         if fresh && !again {
@@ -48,7 +49,7 @@ impl Sender {
         let f_rto = cx.details.spurious == Spurious::All && self.sack;
         let fast = self.phase == Phase::Fast;
         if let Some(undo) = &mut self.undo {
-            // Not in a recovery that has begun (RFC 5682, section 2.1, step 1).
+            // No F-RTO in a recovery that has begun (RFC 5682, section 2.1, step 1).
             undo.f_rto = f_rto && !fast;
             if fresh {
                 undo.copied_at = None;
@@ -57,7 +58,7 @@ impl Sender {
         self.prefer_new = false;
     }
 
-    /// A copy is sent.
+    /// Records a retransmission.
     pub(super) fn note_copy(&mut self, now: Time) {
         if let Some(undo) = &mut self.undo {
             undo.copied_at.get_or_insert(now);
@@ -65,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// Takes back a reduction that was not called for, as far as this ACK shows it.
+    /// Undoes a reduction if this ACK shows that it was spurious.
     pub(super) fn check_undo(
         &mut self,
         cx: Cx<'_>,
@@ -118,8 +119,8 @@ impl Sender {
         }
     }
 
-    /// Restores what was before, but for the backoff: that ends with a round-trip time that can be told (RFC
-    /// 6298, section 5; Linux 6.12, `tcp_undo_cwnd_reduction`).
+    /// Restores the saved state, but not the backoff. A valid round-trip sample ends the backoff
+    /// (RFC 6298, section 5; Linux 6.12, `tcp_undo_cwnd_reduction`).
     fn take_back(&mut self, cx: Cx<'_>) {
         let Some(undo) = self.undo.take() else { return };
         self.counters.spurious += 1;

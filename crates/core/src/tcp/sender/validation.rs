@@ -1,11 +1,12 @@
-//! Window validation: whether what the window allows was lately used.
+//! Window validation: checks that the sender has recently used its window.
 //!
-//! Source: RFC 7661, section 4. `pipeACK` is the most that was acknowledged in one round-trip time, of
-//! the last three such times or the last second. The window is validated while that is at least half
-//! of it; else it is kept, for five minutes, but does not grow, and a loss reduces what was used.
+//! `pipeACK` is the most bytes acknowledged in one round trip, over the last max(3 RTT, 1 s). The
+//! window is validated while `pipeACK >= cwnd / 2`. Otherwise the window is kept for five minutes
+//! without growth, and a loss reduces `max(pipeACK, flight)`.
 //!
-//! Differs: samples are kept in four bins of a quarter of the period each, which section 4.5.1 allows;
-//! so one counts for up to a quarter of the period longer.
+//! Source: RFC 7661, section 4.
+//! Differs: samples are kept in four bins of a quarter of the period each, so a sample may count
+//! for a quarter longer. Section 4.5.1 allows this.
 
 use std::time::Duration;
 
@@ -14,29 +15,30 @@ use super::{Cx, Sender};
 use crate::Time;
 use crate::tcp::profile::IdleRule;
 
-/// What of the window was used.
+/// Recent use of the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Validation {
-    /// The most acknowledged in a round-trip time, by quarters of the sampling period; none for none.
+    /// Most bytes acknowledged in a round trip, for each quarter of the sampling period.
     bins: [Option<u64>; BINS],
-    /// Where the newest bin is, and since when.
+    /// Index and start time of the newest bin.
     newest: usize,
     since: Time,
-    /// The round-trip time being measured: from where on, and what is acknowledged when it is over.
+    /// The current round trip: offset at its start, and the offset whose acknowledgement ends it.
     round: Option<(u64, u64)>,
-    /// When the window was last validated, or reduced for not being so.
+    /// Time when the window was last validated, or last reduced for lack of use.
     validated_at: Time,
-    /// In a recovery that began with a window not validated: copies sent before it.
+    /// Number of retransmissions before the current recovery, if it began with an unvalidated
+    /// window.
     copies_before: Option<u64>,
 }
 
 impl Validation {
-    /// `pipeACK`; none if it is undefined.
+    /// `pipeACK`; `None` if undefined.
     fn used(&self) -> Option<u64> {
         self.bins.iter().flatten().max().copied()
     }
 
-    /// Forgets what is older than the sampling period.
+    /// Forgets samples older than the sampling period.
     fn turn(&mut self, now: Time, period: Duration) {
         let span = period / u32::try_from(BINS).unwrap_or(1);
         if now.since(self.since) >= period {
@@ -51,12 +53,12 @@ impl Validation {
 }
 
 impl Sender {
-    /// Whether enough of the window was used lately, or nothing is known.
+    /// True if the window was used sufficiently, or if `pipeACK` is undefined.
     pub(super) fn is_validated(&self) -> bool {
         self.used().is_none_or(|used| used >= self.window.congestion / 2)
     }
 
-    /// What a reduction starts from, if the window is not validated.
+    /// The base of a reduction, if the window is not validated.
     ///
     /// Source: RFC 7661, section 4.4.1 (`Max(pipeACK, LossFlightSize)`).
     pub(super) fn unvalidated(&self, cx: Cx<'_>, flight: u64) -> Option<u64> {
@@ -64,13 +66,13 @@ impl Sender {
         on.then(|| self.used().unwrap_or(0).max(flight))
     }
 
-    /// `pipeACK`; none if it is undefined.
+    /// `pipeACK`; `None` if undefined.
     fn used(&self) -> Option<u64> {
         self.validation.as_ref()?.used()
     }
 
-    /// Takes note of what is acknowledged, where all below `before` was already; outside of recoveries
-    /// only (section 4.2).
+    /// Samples the acknowledged bytes; `before` is the first unacknowledged offset before this ACK.
+    /// Recoveries are not sampled (section 4.2).
     pub(super) fn validate(&mut self, cx: Cx<'_>, before: u64) {
         if cx.details.idle != IdleRule::Validate || self.phase != Phase::Open {
             return;
@@ -88,7 +90,7 @@ impl Sender {
         self.keep_no_longer(cx);
     }
 
-    /// A window that was not used for five minutes halves.
+    /// Halves a window that was not used for five minutes.
     ///
     /// Source: RFC 7661, section 4.4.3.
     pub(super) fn keep_no_longer(&mut self, cx: Cx<'_>) {
@@ -111,15 +113,15 @@ impl Sender {
         }
     }
 
-    /// A recovery begins; `unvalidated` if the window was.
+    /// A recovery begins; `unvalidated` if the window was not validated.
     pub(super) fn begin_unvalidated(&mut self, unvalidated: bool) {
         if let Some(validation) = &mut self.validation {
             validation.copies_before = unvalidated.then_some(self.counters.retransmitted);
         }
     }
 
-    /// A recovery ends: half of what was sent again comes off the threshold, and what is used has to
-    /// be found anew.
+    /// A recovery ends. The threshold shrinks by half of the retransmitted bytes, and `pipeACK` is
+    /// measured again.
     ///
     /// Source: RFC 7661, section 4.4.1 (`(Max(pipeACK, LossFlightSize) - R) / 2`).
     pub(super) fn end_unvalidated(&mut self) {
@@ -135,11 +137,11 @@ impl Sender {
     }
 }
 
-/// Bins of the sampling period (RFC 7661, section 4.5.1).
+/// Number of bins of the sampling period (RFC 7661, section 4.5.1).
 const BINS: usize = 4;
 
 /// The least sampling period (section 4.2).
 const LEAST_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a window is kept that is not used (section 4.4.3).
+/// Time for which an unused window is kept (section 4.4.3).
 const MOST_KEPT: Duration = Duration::from_secs(300);

@@ -1,8 +1,8 @@
-//! The greatest delivery rate of the last rounds.
+//! The greatest delivery rate of recent rounds.
 //!
-//! Source: Linux, `tcp_bbr.c` (`bbr_bw_rtts`: what is ten rounds old still counts).
+//! Source: Linux, `tcp_bbr.c` (`bbr_bw_rtts`: a sample of ten rounds ago still counts).
 
-/// A greatest value for each of the last rounds.
+/// The greatest value of each recent round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Greatest {
     rounds: [u64; ROUNDS],
@@ -10,7 +10,7 @@ pub(super) struct Greatest {
     greatest: u64,
 }
 
-/// This round and ten before.
+/// The current round and ten before it.
 const ROUNDS: usize = 11;
 
 impl Greatest {
@@ -18,7 +18,7 @@ impl Greatest {
         self.greatest
     }
 
-    /// Takes in a value of round `round`, which is not before that of any other.
+    /// Takes in a value of round `round`; rounds never decrease.
     pub(super) fn insert(&mut self, round: u64, value: u64) {
         let slots = u64::try_from(ROUNDS).unwrap_or(1);
         let forgotten = round.saturating_sub(self.current).min(slots);
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_value_counts_for_ten_rounds_after_its_own() {
-        // Kills: nine or eleven; slots of rounds that were skipped not cleared.
+        // Kills: nine or eleven; slots of skipped rounds not cleared.
         let mut greatest = Greatest::default();
         greatest.insert(3, 100);
         for round in 4..=13 {

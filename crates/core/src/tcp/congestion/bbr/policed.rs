@@ -1,11 +1,12 @@
-//! Finds out whether a policer drops what exceeds its rate.
+//! Detects a policer that drops traffic above its rate.
 //!
-//! Law: an interval lasts from a loss to a loss, four to sixteen rounds later. If in two of them that
-//! follow each other more than a fifth as much was lost as was delivered, and their rates differ by
-//! no more than an eighth or 4 kbit/s, their mean is used for 48 rounds instead of the bandwidth.
+//! Law: an interval lasts from one loss to another, four to sixteen rounds later. The rate of a
+//! policer is found in two consecutive intervals if `lost / delivered > 50 / 256` in both and their
+//! rates differ by at most an eighth or 4 kbit/s. For 48 rounds the mean of the two rates then
+//! replaces the bandwidth.
 //!
-//! Source: Linux, `tcp_bbr.c` (`bbr_lt_bw_sampling`; *An Internet-Wide Analysis of Traffic Policing*,
-//! SIGCOMM 2016).
+//! Source: Linux, `tcp_bbr.c` (`bbr_lt_bw_sampling`; *An Internet-Wide Analysis of Traffic
+//! Policing*, SIGCOMM 2016).
 
 use super::Delivery;
 use crate::Time;
@@ -14,16 +15,16 @@ use crate::Time;
 pub(super) struct Policed {
     wanted: bool,
     sampling: bool,
-    /// Of the last interval, in bits per second; none is zero.
+    /// Rate of the last interval in bit/s; zero for none.
     rate: u64,
     in_use: bool,
     rounds: u32,
-    /// When the interval began, and what had been delivered by then.
+    /// Start of the interval, and the bytes delivered until then.
     since: Time,
     delivered: u64,
     /// Bytes lost in the interval.
     lost: u64,
-    /// Bytes delivered since the connection began, when last heard of.
+    /// Bytes delivered since the connection began, as of the last sample.
     latest: u64,
 }
 
@@ -32,7 +33,7 @@ impl Policed {
         Self { wanted, ..Self::default() }
     }
 
-    /// The rate of the policer, if there is one.
+    /// The rate of the policer, if one was detected.
     pub(super) fn rate(&self) -> Option<u64> {
         self.in_use.then_some(self.rate)
     }
@@ -42,8 +43,8 @@ impl Policed {
         self.begin(now);
     }
 
-    /// `lost` bytes were found lost; a round may have begun. After a timeout there is no delivery.
-    /// Returns whether the rate has been used for long enough.
+    /// Counts `lost` bytes; `round_began` at the start of a round. After a timeout `delivery` is
+    /// `None`. Returns true when the rate has been used long enough.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -89,7 +90,7 @@ impl Policed {
         }
         let delivered = self.latest - self.delivered;
         let span = now.since(self.since);
-        // A share of 50/256 and more.
+        // A loss ratio of 50/256 or more.
         let much = delivered > 0 && self.lost * 256 >= 50 * delivered;
         if lost == 0 || !much || span.as_millis() == 0 {
             return;
@@ -98,7 +99,7 @@ impl Policed {
         self.end(now, u64::try_from(bits).unwrap_or(u64::MAX));
     }
 
-    /// An interval with this rate is over.
+    /// Ends an interval with this rate.
     fn end(&mut self, now: Time, rate: u64) {
         let difference = rate.abs_diff(self.rate);
         if self.rate > 0 && (difference <= self.rate / 8 || difference <= NEAR) {
@@ -117,9 +118,9 @@ impl Policed {
     }
 }
 
-/// Rounds of an interval.
+/// Least length of an interval in rounds.
 const LEAST_ROUNDS: u32 = 4;
-/// Rounds for which the rate is used.
+/// Number of rounds for which the rate is used.
 const USED_ROUNDS: u32 = 48;
-/// Rates that differ by less, in bits per second, are the same.
+/// Rates that differ by at most this, in bit/s, count as equal.
 const NEAR: u64 = 4_000;

@@ -1,4 +1,4 @@
-//! BBR against the figures of Linux and of the paper, and in the long run.
+//! BBR against the figures of Linux and of the paper, and in long runs.
 
 use super::super::pipe::{Bottleneck, Pipe, Sender};
 use super::super::testing::{SEGMENT, acknowledged, real, window};
@@ -13,7 +13,7 @@ fn bbr() -> Bbr {
     Config::default().build(Counting::LINUX)
 }
 
-/// A link that 100 segments fill for a round-trip time.
+/// A link whose bandwidth-delay product is 100 segments.
 fn link(buffer: u64) -> Bottleneck {
     Bottleneck::new(Rate::from_bps(LINK), buffer)
 }
@@ -24,7 +24,7 @@ fn pipe(bottleneck: Bottleneck) -> Pipe {
     pipe
 }
 
-/// Pacing rate of the first sender in parts of the link's, every millisecond for `span`.
+/// Pacing rate of the first sender as a fraction of the link's rate, every millisecond for `span`.
 fn paces(pipe: &mut Pipe, span: Duration) -> Vec<f64> {
     let pace = |it: &Sender| it.control.pacing_rate(&it.window).unwrap().bps();
     (0..span.as_millis())
@@ -59,15 +59,15 @@ fn startup_doubles_and_ends_three_rounds_after_the_bandwidth_stops_growing() {
     // Kills: two or four rounds; a gain of 2 that does not double the rate.
     let mut pipe = pipe(link(1_000));
     let paces = paces(&mut pipe, RTT * 25);
-    // The first sample comes after a round trip; from 10 segments in each it takes 3.3 doublings to
-    // 100, and one more round trip to measure them.
+    // The first sample arrives after a round trip. From 10 segments per round trip, 3.3 doublings
+    // lead to 100, and one more round trip measures them.
     let full = paces.iter().position(|pace| *pace > 2.8).unwrap();
     assert!((500..700).contains(&full), "{full} ms");
-    // Then three rounds of at most 300 ms, for 2.9 times 100 segments and some in flight, of which the
-    // first begins with half as much.
+    // Then three rounds of at most 300 ms, for 2.9 times 100 segments and some in flight. The first
+    // round begins with half as much.
     let drain = full + paces[full..].iter().position(|pace| *pace < 0.36).unwrap();
     assert!((150 + 2 * 280..=3 * 310).contains(&(drain - full)), "{} ms", drain - full);
-    // Drain lasts until no more is in flight than the path holds, and the cycle begins.
+    // Drain lasts until the data in flight fits the path; then the cycle begins.
     assert!(paces[drain..drain + 600].iter().any(|pace| *pace > 0.7), "still draining");
 }
 
@@ -108,7 +108,7 @@ fn the_gains_go_round_one_min_rtt_each() {
 fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time() {
     // The paper: full use, with a queue in one phase of eight. Every 10 s the window is 4 segments
     // for 200 ms and a round trip: 2 to 3 % of the time.
-    // Kills: no probing; a window that does not come back; a gain of 2 for pacing.
+    // Kills: no probing; a window that is not restored; a gain of 2 for pacing.
     let mut pipe = pipe(link(1_000));
     pipe.run(Duration::from_secs(5));
     let (rates, queue) = pipe.run(Duration::from_secs(60));
@@ -129,7 +129,8 @@ fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time
         let between = pair[1].since(pair[0]).as_millis();
         assert!((10_000..=11_000).contains(&between), "{between}");
     }
-    // The window is twice the path's, three bursts of two segments, and a little.
+    // The window is twice the bandwidth-delay product, three bursts of two segments, and slightly
+    // more.
     let most =
         trace.iter().filter(|it| it.0 > Time::from_secs(5)).map(|it| it.1).fold(0.0, f64::max);
     assert!((200.0..=216.0).contains(&most), "{most}");
@@ -137,8 +138,8 @@ fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time
 
 #[test]
 fn random_losses_do_not_slow_it_down() {
-    // The paper, figure 8: at 1 % BBR delivers nearly everything, while loss-based controls are
-    // at sqrt(1.5 / p) = 12 segments of 100 (RFC 5681 by Mathis' formula).
+    // The paper, figure 8: at a loss of 1 % BBR delivers nearly everything. Loss-based controls use
+    // sqrt(1.5 / p) = 12 segments of 100 (RFC 5681 by Mathis' formula).
     let mut lossy = link(1_000);
     lossy.lose_one_in = Some(100);
     let used = |build: &dyn Fn() -> Box<dyn CongestionControl>| {
@@ -155,7 +156,8 @@ fn random_losses_do_not_slow_it_down() {
 
 #[test]
 fn two_share_a_link() {
-    // Those who probe later find the other's queue gone: rates even out within some tens of seconds.
+    // Later probes find the other sender's queue empty, so rates converge within some tens of
+    // seconds.
     let mut pipe = pipe(link(1_000));
     pipe.add(Box::new(bbr()), RTT, 10, Duration::from_secs(2));
     pipe.run(Duration::from_secs(40));
@@ -163,7 +165,7 @@ fn two_share_a_link() {
     let (one, other) = (rates[0] / real(LINK), rates[1] / real(LINK));
     assert!(one + other > 0.93, "{one} {other}");
     assert!((0.5..2.0).contains(&(one / other)), "{one} {other}");
-    // Two of them keep up to a path's worth in the queue: the window's gain is 2.
+    // Two senders keep up to a bandwidth-delay product in the queue: the window gain is 2.
     assert!(queue < 110.0, "{queue}");
 }
 
@@ -194,7 +196,7 @@ fn samples_for_want_of_data_count_only_if_they_are_greater() {
     assert_eq!(tell(1_000_000, false, 1), 1_000_000);
     assert_eq!(tell(100_000, true, 2), 1_000_000);
     assert_eq!(tell(3_000_000, true, 3), 3_000_000);
-    // Rounds without a sample that counts do not make the old one forgotten.
+    // Rounds without a valid sample do not expire the old one.
     for round in 4..40 {
         assert_eq!(tell(100_000, true, round), 3_000_000);
     }
@@ -202,9 +204,9 @@ fn samples_for_want_of_data_count_only_if_they_are_greater() {
 
 #[test]
 fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
-    // Linux: the window is what is in flight and what was acknowledged for one round; losses are
-    // taken off it; then it is what it was before.
-    // Kills: no conservation; the window before not restored; losses not taken off.
+    // Linux: for one round the window is the data in flight plus the acknowledged data. Losses
+    // reduce it. Then the previous window is restored.
+    // Kills: no conservation; the previous window not restored; losses not subtracted.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     let at = |delivered: u64, before: u64, more: Ack| Ack {
@@ -222,7 +224,7 @@ fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
     let more = Ack { in_recovery: true, lost: 5 * SEGMENT, flight: 55 * SEGMENT, ..plain };
     control.on_ack(&mut window, &at(1_002, 951, more));
     assert_eq!(window.congestion, 56 * SEGMENT);
-    // After a round it grows again by what is acknowledged.
+    // After a round the window grows again by the acknowledged data.
     let on = Ack { in_recovery: true, flight: 56 * SEGMENT, ..plain };
     control.on_ack(&mut window, &at(1_050, 1_001, on));
     assert_eq!(window.congestion, 57 * SEGMENT);
@@ -232,7 +234,7 @@ fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
 
 #[test]
 fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
-    // Kills: the window saved anew although recovery has cut it.
+    // Kills: the window saved again although recovery has reduced it.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     control.on_signal(Time::ZERO, &mut window, 0, Signal::Loss);
@@ -246,9 +248,9 @@ fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
 
 #[test]
 fn what_is_to_be_in_flight_is_the_path_and_three_bursts_in_an_even_number() {
-    // Linux: 100 segments of path; bursts of two segments above 1.2 Mbit/s; two segments more in the
-    // phase that looks for bandwidth. 1.25 * 100 + 6 = 131, made even 132, and 2.
-    // Kills: no bursts; odd numbers; the two more left out, or always there.
+    // Linux: a path of 100 segments; bursts of two segments above 1.2 Mbit/s; two more segments in
+    // the phase that probes for bandwidth. 1.25 * 100 + 6 = 131, rounded up to 132, plus 2.
+    // Kills: no bursts; odd numbers; the two extra segments missing, or always present.
     let mut control = bbr();
     let window = window(100, u64::MAX);
     control.min_rtt = Some((RTT, Time::ZERO));
@@ -285,7 +287,7 @@ fn after_a_timeout_it_begins_with_one_segment_and_comes_back() {
     assert_eq!(window.congestion, 101 * SEGMENT);
 }
 
-/// Losses of `per_mille` at `bps`, an ACK for every ten segments, for so many rounds of ten ACKs.
+/// Losses of `per_mille` at `bps`, one ACK per ten segments, for rounds of ten ACKs.
 fn police(
     control: &mut Policed,
     start: &mut (u64, u64),
@@ -357,8 +359,8 @@ fn the_cycle_begins_in_any_phase_but_the_one_that_drains() {
     }
 }
 
-/// The windows in segments when so many ms after the round-trip time grew 10 s old so many segments
-/// had been delivered, the last of which was sent after so many.
+/// The windows in segments after the round-trip sample is 10 s old. Each entry: ms since then,
+/// segments delivered, and segments delivered when the acknowledged packet was sent.
 fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
     let mut control = bbr();
     let mut window = window(200, u64::MAX);
@@ -379,7 +381,7 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
 
 #[test]
 fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_back_at_once() {
-    // Kills: the window of before not restored; left before a round, or before 200 ms.
+    // Kills: the previous window not restored; probing that ends before a round, or before 200 ms.
     let round_first = [(0, 1_000, 0), (1, 1_001, 900), (150, 1_002, 1_001), (202, 1_003, 1_002)];
     let windows = probe_rtt(&round_first);
     assert!(windows[0] >= 200 && windows[3] >= 200, "{windows:?}");
@@ -393,7 +395,7 @@ fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_b
 
 #[test]
 fn what_is_sent_after_an_idle_time_is_paced_at_the_bandwidth() {
-    // Linux: no probing for more bandwidth, nor for the round-trip time, right after a pause.
+    // Linux: no probing for bandwidth or for the round-trip time directly after a pause.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     control.bandwidth.insert(0, LINK);

@@ -1,4 +1,4 @@
-//! CUBIC against the closed forms and the tables of its RFC.
+//! CUBIC against the formulas and tables of its RFC.
 
 use super::super::pipe::{Bottleneck, Pipe, mean};
 use super::super::testing::{SEGMENT, acknowledged, real, window};
@@ -41,7 +41,7 @@ fn the_curve_is_the_one_of_the_rfc() {
             let t = f64::from(tenths) / 10.0;
             let exact = (0.4 * (t - k) * (t - k) * (t - k) + real(w_max)) * real(SEGMENT);
             let ours = real(curve.at(Duration::from_millis(u64::from(tenths) * 100)));
-            // A tick of K at 20 s from it is 0.4 * 3 * 400 * 2^-20 segments.
+            // One tick of K, at 20 s from it, is 0.4 * 3 * 400 * 2^-20 segments.
             assert!((ours - exact).abs() < 2.0 + exact * 1e-5, "t = {t}: {ours} {exact}");
         }
     }
@@ -57,13 +57,13 @@ fn far_away_the_curve_neither_overflows_nor_turns() {
     assert!(steep.at(Duration::MAX) >= steep.at(Duration::ZERO));
 }
 
-/// An ACK of one segment at a time, for which the round-trip time is smoothed to 100 ms.
+/// An ACK of one segment, with a smoothed round-trip time of 100 ms.
 fn ack_at(seconds: f64) -> Ack {
     let now = Time::ZERO + Duration::from_secs_f64(seconds);
     Ack { now, smoothed_rtt: RTT, rtt: Some(RTT), ..acknowledged(SEGMENT) }
 }
 
-/// A control whose window was reduced from `segments` just before second 1, and the window.
+/// An algorithm whose window was reduced from `segments` just before second 1, and its window.
 fn reduced(mut cubic: Cubic, segments: u64) -> (Cubic, Window) {
     let mut window = window(segments, 0);
     cubic.on_ack(&mut window, &ack_at(0.5));
@@ -73,7 +73,7 @@ fn reduced(mut cubic: Cubic, segments: u64) -> (Cubic, Window) {
     (cubic, window)
 }
 
-/// Lets `seconds` of full windows pass, from second `from`, and returns the window in segments.
+/// Acknowledges full windows for `seconds` from second `from`. Returns the window in segments.
 fn grow(cubic: &mut Cubic, window: &mut Window, from: f64, seconds: f64) -> f64 {
     let mut now = from;
     while now < from + seconds {
@@ -85,8 +85,9 @@ fn grow(cubic: &mut Cubic, window: &mut Window, from: f64, seconds: f64) -> f64 
 
 #[test]
 fn the_window_follows_the_curve_by_one_round_trip_time() {
-    // Each ACK goes to W(t + rtt) within one round-trip time, so the window is between W(t) and
-    // W(t + rtt). From 1000 segments: 700 at 0, 1000 at K = 9.09 s, convex from there.
+    // Each ACK moves the window towards W(t + rtt) over one round-trip time, so the window lies
+    // between W(t) and W(t + rtt). From 1000 segments: 700 at 0, 1000 at K = 9.09 s, convex from
+    // there on.
     // Kills: the target at t; no remainder carried.
     let (mut cubic, mut window) = reduced(cubic(), 1_000);
     let curve = curve(1_000, 700);
@@ -95,7 +96,7 @@ fn the_window_follows_the_curve_by_one_round_trip_time() {
         let ours = grow(&mut cubic, &mut window, before, 1.0 + seconds - before);
         before = 1.0 + seconds;
         let at = |seconds| real(curve.at(Duration::from_secs_f64(seconds))) / real(SEGMENT);
-        // Bytes are rounded down, ACKs come some time after one another.
+        // Bytes are rounded down, and ACKs have gaps.
         let (low, high) = (at(seconds - 0.02) - 0.01, at(seconds + 0.1));
         assert!((low..=high).contains(&ours), "{seconds} s: {low} {ours} {high}");
     }
@@ -103,7 +104,7 @@ fn the_window_follows_the_curve_by_one_round_trip_time() {
 
 #[test]
 fn growth_is_at_most_by_half_a_window_per_round_trip() {
-    // RFC 9438, section 4.2: target <= 1.5 cwnd. 60 s after the plateau W would be 86,400 segments.
+    // RFC 9438, section 4.2: target <= 1.5 cwnd. 60 s after the plateau W is 86,400 segments.
     let (mut cubic, mut window) = reduced(cubic(), 10);
     cubic.on_ack(&mut window, &ack_at(1.0));
     let before = window.congestion;
@@ -113,9 +114,9 @@ fn growth_is_at_most_by_half_a_window_per_round_trip() {
 
 #[test]
 fn on_short_paths_the_window_is_renos() {
-    // RFC 9438, equation 4: W_est grows by 9 / 17 segments per round trip up to the window before the
-    // reduction, and by 1 from there. From 20 to 14 at a round-trip time of 10 ms: 20 is reached
-    // after 11.3 round trips = 0.113 s, when the curve is still at 14.5.
+    // RFC 9438, equation 4: W_est grows by 9 / 17 segments per round trip up to the window before
+    // the reduction, and by 1 beyond. From 20 to 14 at a round-trip time of 10 ms: W_est is 20
+    // after 11.3 round trips = 0.113 s, while the curve is still at 14.5.
     // Kills: alpha of 1 from the start; alpha of 9/17 for good; W_est compared with W(t + rtt) * 2.
     let (mut cubic, mut window) = reduced(cubic(), 20);
     let mut rounds = |count: u32, cubic: &mut Cubic| {
@@ -131,16 +132,16 @@ fn on_short_paths_the_window_is_renos() {
     let at_10 = rounds(10, &mut cubic);
     assert!((at_10 - 14.0 - 90.0 / 17.0).abs() < 0.25, "{at_10}");
     let at_20 = rounds(10, &mut cubic);
-    // A round trip adds a little less, because the window grows while it is counted and what is short
-    // of a segment is not sent: together 1 / cwnd of it.
+    // A round trip adds slightly less, by a part of 1 / cwnd: the window grows while ACKs are
+    // counted, and fractions of a segment are not sent.
     let expected = 20.0 + (20.0 - 6.0 * 17.0 / 9.0);
     assert!((at_20 - expected).abs() < 20.0 / 20.0, "{at_20} {expected}");
 }
 
 #[test]
 fn large_windows_grow_like_renos_too() {
-    // 9/17 of a segment per round trip at 2100 segments is a third of a byte for each.
-    // Kills: what is short of a byte of W_est not carried.
+    // At 2100 segments, 9/17 of a segment per round trip is a third of a byte for each segment.
+    // Kills: the fraction of a byte of W_est not carried.
     let (mut cubic, mut window) = reduced(cubic(), 3_000);
     for _ in 0..10 * 2_100 {
         let smoothed_rtt = Duration::from_micros(1);
@@ -231,9 +232,9 @@ fn mean_window(n: u64, rtt: Duration, seconds: u64) -> f64 {
 
 #[test]
 fn mean_windows_are_those_of_the_tables_of_the_rfc() {
-    // RFC 9438, tables 1 and 2, C = 0.4: losses one in 1/p packets. At 100 ms: 38 (Reno's) at 1e-3,
-    // 187 at 1e-4, 1054 at 1e-5; at 10 ms: 120 (Reno's) at 1e-4. What it takes to find out a loss
-    // is not in the tables.
+    // RFC 9438, tables 1 and 2, C = 0.4: one loss in 1/p packets. At 100 ms: 38 (Reno's) at 1e-3,
+    // 187 at 1e-4, 1054 at 1e-5; at 10 ms: 120 (Reno's) at 1e-4. The tables ignore the time to
+    // detect a loss.
     // Kills: C = 4; beta = 0.5; W_est without alpha.
     for (n, rtt, seconds, expected) in [
         (1_000, 100, 200, 38.0),
@@ -248,9 +249,9 @@ fn mean_windows_are_those_of_the_tables_of_the_rfc() {
 
 #[test]
 fn hystart_leaves_slow_start_without_a_loss() {
-    // 400 segments fill the link for a round-trip time, 4000 more the buffer, and plain slow start
-    // overruns both. Growth slows down in a round that begins with a queue, with 400 to 1600
-    // segments; five rounds that grow by a quarter make three times that.
+    // The bandwidth-delay product is 400 segments, the buffer holds 4000, and plain slow start
+    // overruns both. Growth slows in a round that begins with a queue, at 400 to 1600 segments.
+    // Five rounds of growth by a quarter make three times that.
     let first = |hystart| {
         let link = Rate::from_kbps(400 * SEGMENT * 8 / 100);
         let mut pipe = Pipe::new(Bottleneck::new(link, 4_000));
