@@ -1,7 +1,8 @@
-//! An aggregate: the flows of one policy in one direction, held to its profile together.
+//! An aggregate: the flows of one policy in one direction, which share its profile.
 //!
-//! Its conditioner is a shaper, a policer or nothing (RFC 2475, section 2.3.3). A [`Trigger`] is an event
-//! that may have made a waiting packet conform. Each one checks the aggregate in constant time.
+//! Its conditioner is a shaper, a policer or nothing (RFC 2475, section 2.3.3). A [`Trigger`] is an
+//! event that may have made a waiting packet conform. Each trigger checks the aggregate in constant
+//! time.
 
 mod conditioner;
 mod hosts;
@@ -31,25 +32,25 @@ use crate::random::Random;
 use crate::report::{AggregateReport, Count, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
-/// When aggregates look whether packets that wait may leave.
+/// Times at which aggregates check for departures.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ShapingTimer {
-    /// How often the shaping timer looks; zero for exactly when the next packet conforms.
+    /// Interval of the shaping timer; zero for the exact time of the next conforming packet.
     pub interval: Duration,
-    /// What else does.
+    /// Other events that check for departures.
     pub triggers: TriggerSet,
 }
 
-/// Which triggers make an aggregate serve those that wait.
+/// Events that make an aggregate serve its queue.
 ///
 /// Source: `aggregates`, section 4.1 (the timer alone) and section 6 (all).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TriggerSet {
-    /// Everything that may have made a waiting packet conform; the allocation says whose goes.
+    /// All events that may have made a waiting packet conform. The allocation selects the packet.
     #[default]
     All,
-    /// The shaping timer. A packet that arrives when there are tokens takes them, before any that
-    /// waits: what the paper's section 6 mends.
+    /// Only the shaping timer. A packet that arrives takes available tokens before waiting packets
+    /// do. Section 6 of the paper corrects this.
     Timer,
 }
 
@@ -58,8 +59,8 @@ pub enum TriggerSet {
 pub enum Tokens {
     /// Tokens of its whole burst.
     Burst,
-    /// Tokens that its rate has earned since `since`, beginning with one full-size frame. So many swaps of
-    /// policies let no bursts through.
+    /// Tokens that the rate has earned since `since`, beginning with one full-size frame. Frequent
+    /// swaps of policies therefore admit no bursts.
     OneFrame {
         /// Time at which its policy was put in force.
         since: Time,
@@ -72,7 +73,7 @@ pub struct Aggregate {
     direction: Direction,
     conditioner: Conditioner,
     timer: ShapingTimer,
-    /// What seeds its chance.
+    /// Seed of the aggregate's random numbers.
     seed: u64,
     members: Members,
     fair_between: FairBetween,
@@ -83,7 +84,7 @@ pub struct Aggregate {
     tally: Tally,
 }
 
-/// What an aggregate counts of itself.
+/// Counters of an aggregate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     offered: Count,
@@ -121,7 +122,7 @@ impl Aggregate {
         }
     }
 
-    /// The policy it belongs to.
+    /// The name of the policy.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy
@@ -134,19 +135,19 @@ impl Aggregate {
         }
     }
 
-    /// The way its packets go.
+    /// Direction of the packets.
     #[must_use]
     pub const fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// Between whom it is shared.
+    /// Flows or hosts between which tokens are shared.
     #[must_use]
     pub const fn fair_between(&self) -> FairBetween {
         self.fair_between
     }
 
-    /// The member that a new flow of the hosts in `key` is: the one of its other flows, if there are.
+    /// The member for a new flow of the hosts in `key`. Flows of the same hosts share a member.
     pub fn join_hosts(&mut self, now: Time, share: Share, key: Option<HostKey>) -> Member {
         let Some(key) = key else { return self.join(now, share) };
         if let Some(member) = self.hosts.join(key) {
@@ -157,13 +158,13 @@ impl Aggregate {
         member
     }
 
-    /// Whether several flows are this member.
+    /// True if several flows share this member.
     #[must_use]
     pub fn is_shared(&self, member: Member) -> bool {
         self.hosts.flows(member) > 1
     }
 
-    /// A new member.
+    /// Adds a member.
     pub fn join(&mut self, now: Time, share: Share) -> Member {
         let member = self.members.join(share);
         if let Some(allocation) = self.conditioner.allocation() {
@@ -172,7 +173,7 @@ impl Aggregate {
         member
     }
 
-    /// The member that stands for all flows the flow table has no room for.
+    /// The member that stands for all untracked flows.
     pub fn join_untracked(&mut self, now: Time) -> Member {
         if let Some(member) = self.untracked {
             return member;
@@ -182,14 +183,14 @@ impl Aggregate {
         member
     }
 
-    /// That member, if there was such a flow.
+    /// The member of untracked flows, if there ever was one.
     #[must_use]
     pub const fn untracked_member(&self) -> Option<Member> {
         self.untracked
     }
 
-    /// Lets `member`, a flow that has got a place in the flow table, have what waits of it among the
-    /// flows that have none: what `which` says yes to.
+    /// Moves packets of a flow from the member of untracked flows to `member`, when the flow gets a
+    /// table entry. `which` selects its packets.
     pub fn give_back(
         &mut self,
         now: Time,
@@ -202,12 +203,13 @@ impl Aggregate {
         }
     }
 
-    /// Hands packets of one member over to another.
+    /// Moves packets from one member to another.
     pub fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
         self.conditioner.hand_over(now, pool, what);
     }
 
-    /// Ends the membership of a flow; nothing may wait of a member that no other flow is.
+    /// Ends the membership of a flow. If no other flow shares the member, it must have no waiting
+    /// packets.
     pub fn leave(&mut self, now: Time, member: Member) {
         if !self.hosts.leave(member) {
             return;
@@ -220,7 +222,7 @@ impl Aggregate {
         self.members.leave(member);
     }
 
-    /// Tells what is now known of a member; changes too small to matter are not passed on.
+    /// Updates the share of a member. Insignificant changes are ignored.
     pub fn update(&mut self, now: Time, member: Member, share: Share) {
         if self.members.update(member, share)
             && let Some(allocation) = self.conditioner.allocation()
@@ -229,7 +231,7 @@ impl Aggregate {
         }
     }
 
-    /// Takes in a packet of one of its members; what may leave by now is appended to `out`.
+    /// Takes in a packet of a member. Packets that may depart now are appended to `out`.
     ///
     /// When buffers are scarce, a packet that would wait behind others is dropped.
     pub fn offer(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
@@ -251,7 +253,7 @@ impl Aggregate {
         self.counts.progress.conforms(packet, now);
     }
 
-    /// Takes in what waited in another aggregate, of a flow that is now its member.
+    /// Takes in packets of a flow that waited in another aggregate.
     pub fn take_over(
         &mut self,
         now: Time,
@@ -290,8 +292,8 @@ impl Aggregate {
         self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
     }
 
-    /// Looks whether packets may leave now, for the reason given; appends them to `out`. Says whether it
-    /// had to look.
+    /// Checks for departures after event `why` and appends them to `out`. Returns true if a check
+    /// was necessary.
     pub fn trigger(
         &mut self,
         now: Time,
@@ -311,7 +313,7 @@ impl Aggregate {
         true
     }
 
-    /// When the next packet conforms, if one waits and nothing else happens.
+    /// Time at which the next packet conforms, if one waits and no other event occurs.
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
         let ready_at = self.conditioner.ready_at();
@@ -321,13 +323,13 @@ impl Aggregate {
         }
     }
 
-    /// Bytes of `member` that wait, as frames.
+    /// Waiting bytes of `member`, as frames.
     #[must_use]
     pub fn waiting(&self, member: Member) -> Bytes {
         self.conditioner.waiting(member)
     }
 
-    /// Takes out the oldest packet of `member`, conforming or not: it goes to another aggregate.
+    /// Removes the oldest packet of `member`, conforming or not, for another aggregate.
     pub fn withdraw(
         &mut self,
         now: Time,
@@ -348,8 +350,8 @@ impl Aggregate {
         Some(packet)
     }
 
-    /// Removes and returns the debt of `member`: packets that passed before tokens for them were there.
-    /// Another aggregate has to charge for them.
+    /// Removes and returns the debt of `member`: packets that departed before they had tokens.
+    /// Another aggregate must charge for them.
     pub(crate) fn take_debt(&mut self, member: Member) -> Option<Debt> {
         self.conditioner.take_debt(member)
     }
@@ -364,13 +366,13 @@ impl Aggregate {
         self.conditioner.owe(now, member, debt);
     }
 
-    /// Appends all that waits to `out`, conforming or not.
+    /// Appends all waiting packets to `out`, conforming or not.
     pub fn flush(&mut self, now: Time, pool: &mut PacketPool, out: &mut Fifo) {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.flush(&mut cx, out);
     }
 
-    /// Lets `policy` take over: members, counters, tokens and waiting packets stay.
+    /// Applies `policy`: members, counters, tokens and waiting packets stay.
     pub fn reconfigure(
         &mut self,
         now: Time,
@@ -400,7 +402,7 @@ impl Aggregate {
         self.counts.progress += self.conditioner.serve(&mut cx, out);
     }
 
-    /// Offers what waited in `old` to the new conditioner, in its order.
+    /// Offers the packets of `old` to the new conditioner, in their order.
     fn move_waiting(
         &mut self,
         now: Time,
@@ -410,14 +412,15 @@ impl Aggregate {
     ) {
         let mut waiting = Fifo::new();
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        // What its sender is governed by leaves the old queue and enters the new one.
+        // Packets of ACK-controlled flows count as departed from the old queue, and enter the new
+        // one.
         self.counts.progress.governed += old.flush(&mut cx, &mut waiting).governed;
         while let Some(packet) = waiting.pop(pool) {
             self.condition(now, pool, packet, out);
         }
     }
 
-    /// What waits.
+    /// Waiting packets and bytes.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         self.conditioner.backlog()
@@ -429,13 +432,13 @@ impl Aggregate {
         &self.tally
     }
 
-    /// What is known of `member`.
+    /// Weight and round-trip time of `member`.
     #[must_use]
     pub fn share(&self, member: Member) -> Share {
         self.members.share(member)
     }
 
-    /// Its state now.
+    /// Current state of the aggregate.
     #[must_use]
     pub fn report(&self) -> AggregateReport {
         let Counts { offered, progress, peak_backlog, triggers } = self.counts;
@@ -462,7 +465,7 @@ impl Aggregate {
     }
 }
 
-/// The chance of a policy's aggregate, whichever others there are.
+/// Random numbers of a policy's aggregate, independent of other aggregates.
 fn chance(seed: u64, policy: &str, direction: Direction) -> Random {
     Random::named(seed, &["aggregate", policy, direction.name()])
 }

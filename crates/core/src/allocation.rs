@@ -24,19 +24,20 @@ use crate::{Bytes, Time};
 
 /// A way to share the tokens of an aggregate among its flows.
 ///
-/// It owns the aggregate's bucket (mean rate and burst; the peak rate is the conditioner's). A flow
-/// [`join`](Self::join)s before anything else is said of it, and [`leave`](Self::leave)s last.
+/// An allocation owns the aggregate's bucket (mean rate and burst; the conditioner handles the peak
+/// rate). The caller [`join`](Self::join)s a flow before any other call for it, and calls
+/// [`leave`](Self::leave) last.
 pub trait Allocation: Send {
-    /// Changes the profile; the tokens there are stay, as far as there is room.
+    /// Changes the profile. The tokens stay, as far as the new bucket holds them.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
-    /// A flow that will ask for tokens.
+    /// Adds a flow.
     fn join(&mut self, now: Time, member: Member, share: Share);
 
-    /// What is known of a member has changed.
+    /// Updates the share of a member.
     fn update(&mut self, now: Time, member: Member, share: Share);
 
-    /// A member that will not ask again; what it held goes to the others.
+    /// Removes a member. Its tokens go to the other members.
     fn leave(&mut self, now: Time, member: Member);
 
     /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
@@ -44,10 +45,10 @@ pub trait Allocation: Send {
     /// A member that was waiting may no longer be. Call [`wait`](Self::wait) if it has more packets.
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool;
 
-    /// `member` has packets waiting. Saying so again changes nothing.
+    /// `member` has packets waiting. Repeated calls have no effect.
     fn wait(&mut self, now: Time, member: Member);
 
-    /// Tokens of the aggregate at `now`, whoever may take them.
+    /// Tokens of the aggregate at `now`, for any member.
     fn tokens(&self, now: Time) -> Bytes;
 
     /// Returns `true` if a flow may use tokens that other flows leave unused.
@@ -55,46 +56,45 @@ pub trait Allocation: Send {
         true
     }
 
-    /// Whose oldest packet leaves next; its tokens are taken.
+    /// Selects the member whose oldest packet departs next, and takes its tokens.
     ///
-    /// Call until it is no longer [`Turn::Grant`]. A member stays waiting until `heads` has nothing
-    /// of it.
+    /// Call until the result is no longer [`Turn::Grant`]. A member stays waiting until `heads` has
+    /// no packet of it.
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn;
 }
 
-/// The answer to "who goes next?".
+/// Result of [`Allocation::grant`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Turn {
-    /// This flow may send this much now. The bytes may be a packet, an ACK's worth of data, or
-    /// window.
+    /// This member may send now. The bytes may be a packet, the data of an ACK, or window.
     Grant(Grant),
-    /// Nobody before this time, if nothing changes until then.
+    /// No member may send before this time, unless the state changes.
     At(Time),
-    /// Nobody waits.
+    /// No member waits.
     Idle,
 }
 
-/// Leave to send.
+/// Permission to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// Who may send.
+    /// The member that may send.
     pub member: Member,
-    /// How much, in charged bytes.
+    /// Number of charged bytes.
     pub bytes: Bytes,
 }
 
-/// What an allocation may know of the packets that wait.
+/// An allocation's view of the waiting packets.
 pub trait Heads {
     /// Charged bytes of the oldest waiting packet of `member`; `None` if none waits.
     fn head(&self, member: Member) -> Option<Bytes>;
 }
 
-/// What decides a member's part.
+/// Basis of a member's part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Share {
-    /// Its part relative to the other members; 1 unless the policy says otherwise, never 0.
+    /// Weight relative to the other members; 1 by default, never 0.
     pub weight: u32,
-    /// Its round-trip time end to end; `None` until measured.
+    /// End-to-end round-trip time; `None` until measured.
     pub rtt: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What the world hands a mechanism for the duration of one call.
+//! The context of a call: time, packets and counters.
 
 mod count_by;
 
@@ -9,12 +9,12 @@ pub use count_by::{CountBy, Countable};
 use crate::packet::Governed;
 use crate::{PacketId, PacketPool, Time};
 
-/// The time, the packets, and somewhere to report to.
+/// Time, packets and counters, lent to a mechanism for one call.
 ///
-/// A mechanism reaches nothing outside itself except through this.
+/// A mechanism has no other access to its environment.
 #[derive(Debug)]
 pub struct Cx<'a> {
-    /// The present.
+    /// Current time.
     pub now: Time,
     /// Every packet of the run.
     pub pool: &'a mut PacketPool,
@@ -22,21 +22,22 @@ pub struct Cx<'a> {
     pub tally: &'a mut Tally,
 }
 
-/// Why a packet is dropped, or marked "congestion experienced" in place of that.
+/// Reason for a drop, or for a mark "congestion experienced" in place of a drop.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Reason {
-    /// The queue it should wait in is full.
+    /// The queue is full.
     QueueFull,
-    /// Its flow has as much waiting as one flow may have.
+    /// The flow already has as many waiting packets as one flow may have.
     FlowFull,
-    /// The queue grows too long: active queue management tells the sender before it is full.
+    /// The queue grows too long. Active queue management signals the sender before the queue is
+    /// full.
     Aqm,
-    /// A marking predicts that the queue will overflow, and tells a sender before it does. Packets that are
-    /// not ECN-capable are dropped (RFC 3168, section 5).
+    /// A marking predicts an overflow of the queue, and signals a sender in advance. Packets that
+    /// are not ECN-capable are dropped (RFC 3168, section 5).
     Predicted,
-    /// A marking predicts that the queue will overflow. All senders that respond to marks are told, and
-    /// the sender of this packet does not respond.
+    /// A marking predicts an overflow of the queue. All senders that respond to marks have been
+    /// signalled, and the sender of this packet does not respond.
     Unmarkable,
     /// Out of profile, and the policy polices by dropping.
     OutOfProfile,
@@ -46,18 +47,18 @@ pub enum Reason {
     LinkLoss,
     /// No port leads to its destination.
     NoRoute,
-    /// What was left in the rings while the driver hung; too old to send.
+    /// Left in the rings while the driver hung, and too old to send.
     Stale,
-    /// Longer than the port it should leave by can send.
+    /// Longer than the egress port can send.
     TooLong,
-    /// It arrived when every packet buffer was in use; or it would have had to wait when so many
-    /// were that the rest is for packets that need not.
+    /// Every packet buffer was in use. Or the packet would have had to wait, and the last buffers
+    /// are reserved for packets that need not.
     NoBuffer,
-    /// The port it should leave by refused it.
+    /// The egress port refused the packet.
     Refused,
-    /// Held by a part that went away, and nothing to hand it to.
+    /// Held by a component that was shut down, without a successor.
     ShutDown,
-    /// An ACK without data, and the next one of its flow says all of it and more. Not a loss.
+    /// An ACK without data that the next ACK of its flow supersedes. Not a loss.
     RedundantAck,
 }
 
@@ -81,7 +82,7 @@ impl Reason {
         Self::RedundantAck,
     ];
 
-    /// Its name in metrics and reports.
+    /// Name in metrics and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -116,14 +117,14 @@ impl Countable for Reason {
     }
 }
 
-/// What was done to packets, by reason.
+/// Actions on packets, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
     /// Packets dropped.
     pub drops: ByReason,
-    /// Packets marked "congestion experienced", which go on.
+    /// Packets marked "congestion experienced", which are forwarded.
     pub marks: ByReason,
-    /// Of the packets dropped, those of governed flows.
+    /// Dropped packets of ACK-controlled flows.
     pub governed: Governed,
 }
 
@@ -135,11 +136,12 @@ impl AddAssign for Tally {
     }
 }
 
-/// How many packets, by reason.
+/// Number of packets by reason.
 pub type ByReason = CountBy<Reason, { Reason::ALL.len() }>;
 
 impl ByReason {
-    /// Packets lost: all but redundant ACKs, of which nothing is missing at their receivers.
+    /// Packets lost: all drops except redundant ACKs, whose information their receivers have
+    /// anyway.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.total() - self.of(Reason::RedundantAck)
@@ -154,7 +156,8 @@ impl Cx<'_> {
         self.pool.release(packet);
     }
 
-    /// Marks `packet` "congestion experienced" and counts it, if it is ECN-capable; says whether.
+    /// Marks `packet` "congestion experienced" and counts it, if it is ECN-capable. Returns true if
+    /// it was marked.
     pub fn mark(&mut self, packet: &PacketId, reason: Reason) -> bool {
         let marked = self.pool[packet].mark_congestion();
         if marked {

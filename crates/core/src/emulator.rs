@@ -1,7 +1,8 @@
-//! An emulated network: between its ports lie routes, and each route is a link of its own.
+//! An emulated network: ports connected by routes, each of which is a link.
 //!
 //! Source: `aggregates`, section 7 (the paper's WAN emulator delays and drops packets between real
-//! hosts). Differs: a route also has a rate and a buffer, jitter, and losses in bursts.
+//! hosts).
+//! Differs: a route also has a rate and a buffer, jitter, and losses in bursts.
 
 mod path;
 
@@ -17,47 +18,47 @@ use crate::{ByReason, Cx, Machine, PacketId, PacketPool, PortId, Reason, Tally, 
 
 use self::path::Paths;
 
-/// A network to emulate.
+/// Configuration of an emulated network.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EmulatorConfig {
-    /// The addresses behind each port.
+    /// The addresses at each port.
     pub ports: Vec<Vec<IpNet>>,
-    /// The ways between them; a packet takes the first that fits.
+    /// The routes between ports; a packet takes the first that matches.
     pub routes: Vec<Route>,
-    /// Most packets inside at once: buffers of the driver.
+    /// Most packets in the network at once: buffers of the driver.
     pub packets: u32,
-    /// What seeds jitter, losses and queues.
+    /// Seed of jitter, losses and queues.
     pub seed: u64,
 }
 
 /// A one-way route through the network, shared by all packets that take it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Route {
-    /// Whose packets take it; empty for anybody's.
+    /// Sources of the packets; empty for any.
     pub from: Vec<IpNet>,
-    /// To whom; empty for anybody.
+    /// Destinations of the packets; empty for any.
     pub to: Vec<IpNet>,
-    /// What it is like.
+    /// The link of the route.
     pub link: LinkConfig,
 }
 
 /// An emulated network.
 ///
-/// An IP packet leaves by the port its destination is behind, when its route lets it. What is not IP
-/// crosses at once where there are two ports, and is dropped where there are more.
+/// An IP packet departs from the port of its destination, after its route. Frames without IP cross
+/// at once if there are two ports, and are dropped if there are more.
 pub struct Emulator {
     pool: PacketPool,
     /// One timer for each route.
     wheel: TimerWheel,
     paths: Paths,
     lanes: Vec<Lane>,
-    /// What may leave each port now.
+    /// Packets that may depart from each port now.
     ready: Vec<Fifo>,
     /// Packets dropped outside any route.
     tally: Tally,
 }
 
-/// A route at work.
+/// State of a route.
 struct Lane {
     link: Link,
     offered: Count,
@@ -72,22 +73,22 @@ pub struct EmulatorReport {
     pub drops: ByReason,
     /// Packets marked "congestion experienced" anywhere, by reason.
     pub marks: ByReason,
-    /// Its routes, in their order.
+    /// The routes, in order.
     pub routes: Vec<RouteReport>,
 }
 
-/// The state of a route.
+/// State of a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RouteReport {
-    /// What was sent into it.
+    /// Packets sent into the route.
     pub offered: Count,
-    /// What came out of it.
+    /// Packets delivered by the route.
     pub delivered: Count,
-    /// What it dropped.
+    /// Packets dropped by the route.
     pub drops: ByReason,
-    /// What it marked "congestion experienced".
+    /// Packets marked "congestion experienced" by the route.
     pub marks: ByReason,
-    /// What waits for it.
+    /// Packets that wait for the link.
     pub backlog: Backlog,
 }
 
@@ -111,7 +112,7 @@ impl Emulator {
         }
     }
 
-    /// What goes on in it.
+    /// Current state of the network.
     #[must_use]
     pub fn report(&self) -> EmulatorReport {
         let route = |lane: &Lane| RouteReport {
@@ -127,7 +128,8 @@ impl Emulator {
         EmulatorReport { drops: tally.drops, marks: tally.marks, routes }
     }
 
-    /// Changes the link of route `number`, from 0 on, as [`Link::change`] does; says no where there is none.
+    /// Changes the link of route `number`, from 0 on, as [`Link::change`] does. Returns false if
+    /// there is no such route.
     #[must_use]
     pub fn change(&mut self, now: Time, number: u32, change: LinkChange) -> bool {
         let Some(lane) = self.lanes.get_mut(slot(number)) else { return false };
@@ -137,7 +139,7 @@ impl Emulator {
         changed
     }
 
-    /// Sends `packet` into its route; gives it back if it has none.
+    /// Sends `packet` into its route; returns it if there is none.
     fn enter(&mut self, now: Time, from: usize, packet: PacketId) -> Result<(), PacketId> {
         let described = &mut self.pool[&packet];
         let Some(path) = self.paths.find(&described.key).filter(|path| path.port != from) else {
@@ -151,7 +153,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Hands on at once what is not IP, where there is only one way to go; else gives it back.
+    /// Forwards a frame without IP at once if there are two ports; otherwise returns it.
     fn cross(&mut self, from: usize, packet: PacketId) -> Result<(), PacketId> {
         match self.ready.as_mut_slice() {
             [first, second] => {
@@ -163,7 +165,7 @@ impl Emulator {
         }
     }
 
-    /// Lets out of their routes the packets that have arrived.
+    /// Moves packets that have arrived from their routes to their ports.
     fn fire(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let lane = &mut self.lanes[slot(number)];
@@ -260,7 +262,7 @@ mod tests {
         network.handle_packet(now, PortId(from), packet);
     }
 
-    /// Drives it until nothing is left; when what left by which port.
+    /// Drives the network until it is empty. Returns the time and port of each departure.
     fn run(network: &mut Emulator, mut now: Time) -> Vec<(Time, u8)> {
         let mut left = Vec::new();
         loop {
@@ -292,8 +294,8 @@ mod tests {
     fn what_leads_nowhere_is_dropped_and_counted() {
         let mut network = network(3, vec![route(&[], &[1], 5)]);
         send(&mut network, Time::ZERO, 0, 2); // no route
-        send(&mut network, Time::ZERO, 0, 9); // nobody has that address
-        send(&mut network, Time::ZERO, 1, 1); // back to where it came from
+        send(&mut network, Time::ZERO, 0, 9); // no port has that address
+        send(&mut network, Time::ZERO, 1, 1); // back to its own port
         let opaque = network.pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
         network.handle_packet(Time::ZERO, PortId(0), opaque); // no address at all
         assert_eq!(run(&mut network, Time::ZERO), []);
@@ -327,7 +329,7 @@ mod tests {
         );
     }
 
-    /// Kills: a route that carried nothing and is not woken; a rate for what carries everything at once.
+    /// Kills: a route without packets that is not woken; a rate for a link without one.
     #[test]
     fn a_route_that_changes_is_another_for_what_has_not_left_yet() {
         let mut slow = route(&[0], &[1], 1_000);
@@ -340,7 +342,7 @@ mod tests {
         assert!(network.change(ms(500), 0, LinkChange { rate, delay }));
         assert!(!network.change(ms(500), 1, LinkChange { rate, delay }));
         assert!(!network.change(ms(500), 2, LinkChange { rate: None, delay }));
-        // The first is on its way already, and the others overtake it.
+        // The first packet is already in flight, and the others overtake it.
         assert_eq!(run(&mut network, ms(500)), [(ms(1_011), 1), (ms(1_012), 1), (ms(2_000), 1)]);
 
         let nothing = LinkChange { rate: Some(Rate::from_bps(0)), delay: None };
@@ -364,10 +366,10 @@ mod tests {
     }
 
     proptest! {
-        /// In is out, dropped or held, on a hundred routes of different delay and loss, whenever it
-        /// is asked; and each route keeps its own delay.
+        /// Each packet is delivered, dropped or held, on a hundred routes of different delay and
+        /// loss, for any times of calls. Each route keeps its own delay.
         ///
-        /// Kills: not setting the timer again when a route has let a packet out.
+        /// Kills: not setting the timer again after a route has delivered a packet.
         #[test]
         fn every_packet_is_accounted_for(
             packets in prop::collection::vec((0u64..3_000_000, 0u8..100), 1..300), asks in 1usize..10,

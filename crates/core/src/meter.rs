@@ -1,4 +1,4 @@
-//! Meters: how much may be sent by now, and when the rest may.
+//! Meters: the bytes that may be sent now, and the times of later transmissions.
 
 mod profile;
 mod spacing;
@@ -11,10 +11,10 @@ pub use token_bucket::TokenBucket;
 use crate::Bytes;
 use crate::units::NANOBITS_PER_BYTE;
 
-/// Tokens in the unit in which nothing is lost to rounding: `bits/s * ns`; negative for a debt.
+/// Tokens in `bits/s * ns`, a unit without rounding errors; negative for a debt.
 pub(crate) type Nanobits = i64;
 
-/// `bytes` as tokens. No packet is longer than [`Profile::MAX_BURST`], so more is cut to that.
+/// `bytes` as tokens, limited to [`Profile::MAX_BURST`], which no packet exceeds.
 pub(crate) fn nanobits(bytes: Bytes) -> Nanobits {
     (bytes.min(Profile::MAX_BURST).0 * NANOBITS_PER_BYTE).cast_signed()
 }

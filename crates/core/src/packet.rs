@@ -1,8 +1,8 @@
-//! Packets as the mechanisms see them: a descriptor, never the bytes.
+//! Packets as the mechanisms see them: descriptors without the bytes.
 //!
-//! The driver keeps the bytes and numbers its buffers; slot `n` of the [`PacketPool`] describes
-//! buffer `n`. On the live gateway that is chunk `n` of its packet memory, in the simulator nothing
-//! at all. A queue is a list threaded through the pool, so holding a packet allocates nothing.
+//! The driver stores the bytes and numbers its buffers. Slot `n` of the [`PacketPool`] describes
+//! buffer `n`. On the live gateway that is chunk `n` of its packet memory; the simulator has no
+//! buffers. A queue is a list linked through the pool, so queueing a packet allocates no memory.
 
 mod codepoint;
 mod dense;
@@ -42,60 +42,63 @@ use std::num::NonZeroU16;
 
 use crate::{Bytes, Time};
 
-/// What a mechanism may read, and in part rewrite, of one packet.
+/// Descriptor of one packet. Mechanisms read it and may rewrite some fields.
 ///
-/// Its fields stand in memory as they do here: what every hop of a network looks at comes first.
+/// The fields are in this order in memory: the fields that every hop of a network reads come first.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Packet {
-    /// Length of the frame, link-layer header included, frame check sequence not.
+    /// Length of the frame in bytes, with the link-layer header and without the frame check
+    /// sequence.
     pub len: u32,
-    /// What it is charged where rates are kept: `len` and the overhead of the real link.
+    /// Charged length: `len` and the overhead of the real link.
     pub cost: u32,
     /// Its ECN codepoint (RFC 3168, section 5).
     pub ecn: Ecn,
     /// Its DS codepoint (RFC 2474), 0 to 63.
     pub dscp: u8,
-    /// What the frame carries.
+    /// Network protocol of the frame.
     pub network: Network,
-    /// Its place in a larger datagram. The key of a later fragment has no ports before the gateway has looked up
-    /// the first one.
+    /// Position in a larger datagram. The key of a later fragment has no ports before the gateway
+    /// has looked up the first fragment.
     pub fragment: Fragment,
-    /// What tells its flow from others in the queue it is in.
+    /// Index of the flow in its queue or aggregate.
     pub member: Member,
-    /// When it reached the machine.
+    /// Time of arrival at the machine.
     pub arrived: Time,
-    /// When it entered the queue it waits in, if that queue asks how long packets wait.
+    /// Time of arrival at the current queue, if that queue measures delays.
     pub queued: Time,
-    /// The flow table's number for its key, in the order of `key`; [`FlowId::NONE`] before the look-up.
+    /// Index of the flow in the flow table, for the direction of `key`; [`FlowId::NONE`] before the
+    /// look-up.
     pub flow: FlowId,
-    /// The TCP header, where there is a whole one.
+    /// The TCP header, if the packet has a complete one.
     pub tcp: Option<TcpSegment>,
     /// Addresses, ports and protocol of the innermost header that was read.
     pub key: FlowKey,
-    /// Where the outermost network header begins in the frame; zero for [`Network::Opaque`].
+    /// Offset of the outermost network header in the frame; zero for [`Network::Opaque`].
     pub network_offset: u16,
-    /// Where the innermost transport header begins in the frame; zero if there is none to be seen.
+    /// Offset of the innermost transport header in the frame; zero if there is none.
     pub transport_offset: u16,
     /// Outermost VLAN identifier; [`NO_VLAN`] if untagged.
     pub vlan: u16,
-    /// Frames on the wire this stands for: more than one for a GSO super-packet.
+    /// Number of frames on the wire: more than one for a GSO super-packet.
     pub segments: u16,
-    /// Payload of each of these frames but the last; zero if it is one. Of a fragment, see
-    /// [`identification`](Self::identification).
+    /// Payload of each frame of a super-packet except the last; zero for a single frame. For
+    /// fragments see [`identification`](Self::identification).
     pub segment: u16,
-    /// The trunk in whose datagrams it leaves, counted from one; none if it leaves as it is.
+    /// Number of the trunk that carries the packet, from one; `None` without a trunk.
     pub carried: Option<NonZeroU16>,
-    /// The checksum of a UDP datagram, as it came: all that tells it from others of its flow. Zero of
-    /// other packets. Of a fragment, see [`identification`](Self::identification).
+    /// Checksum of a UDP datagram on arrival, which distinguishes datagrams of a flow. Zero for
+    /// other packets. For fragments see [`identification`](Self::identification).
     pub checksum: u16,
-    /// Some of its TCP sequence numbers were seen before: sent again, or overtaken on the way here.
+    /// Some of the TCP sequence numbers were seen before: a retransmission, or a segment overtaken
+    /// upstream.
     pub seen_before: bool,
     /// Facts about the packet.
     pub facts: Facts,
-    /// Some header field here is no longer what the frame says: the driver writes it back.
+    /// A header field differs from the frame. The driver must write it back.
     pub rewritten: bool,
-    /// Kind of its traffic.
+    /// Kind of the traffic.
     pub kind: Kind,
 }
 
@@ -106,15 +109,15 @@ pub enum Kind {
     /// A host of the network sent the packet.
     #[default]
     User,
-    /// A host or router sent the packet to keep the network alive: ARP, DHCP, routing and the like. Until the
-    /// machine takes the packet in, `member` identifies its station.
+    /// A host or router sent the packet to keep the network alive, such as ARP, DHCP and routing.
+    /// Until the machine takes the packet in, `member` identifies its station.
     Control,
-    /// The machine made the packet, and not from another packet. A driver with frames writes the frame when
-    /// the packet departs.
+    /// The machine created the packet, and not from another packet. A driver with frames writes the
+    /// frame when the packet departs.
     Made,
 }
 
-/// `vlan` of an untagged frame.
+/// Value of `vlan` for an untagged frame.
 pub const NO_VLAN: u16 = u16::MAX;
 
 /// A flow in the gateway's flow table.
@@ -122,7 +125,7 @@ pub const NO_VLAN: u16 = u16::MAX;
 pub struct FlowId(pub u32);
 
 impl FlowId {
-    /// In no flow table.
+    /// Not in the flow table.
     pub const NONE: Self = Self(u32::MAX);
 
     /// In no flow table, and on its way from one queue to another.
@@ -135,22 +138,23 @@ impl Default for FlowId {
     }
 }
 
-/// A small number that tells flows apart within one queue or one aggregate, dense from zero.
+/// Index of a flow within one queue or one aggregate, dense from zero.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Member(pub u32);
 
 impl Member {
-    /// As an index.
+    /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         slot(self.0)
     }
 }
 
-/// What a frame carries.
+/// Network protocol of a frame.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Network {
-    /// Neither IPv4 nor IPv6, or malformed: forwarded and counted, never looked into.
+    /// Neither IPv4 nor IPv6, or malformed. Such frames are forwarded and counted, but not
+    /// interpreted.
     #[default]
     Opaque,
     /// IPv4.
@@ -174,18 +178,18 @@ pub enum Ecn {
     Ce = 0b11,
 }
 
-/// The TCP header of a packet, options that matter included.
+/// The TCP header of a packet, with the relevant options.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TcpSegment {
     /// Sequence number of the first byte.
     pub seq: u32,
-    /// Acknowledgement number; meaningful with [`TcpFlags::ACK`].
+    /// Acknowledgement number; valid with [`TcpFlags::ACK`].
     pub ack: u32,
-    /// Bytes of payload (for a super-packet, all of it).
+    /// Bytes of payload; for a super-packet the sum over its segments.
     pub payload: u32,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
-    /// Window field as it stands, not scaled.
+    /// Window field, not scaled.
     pub window: u16,
     /// Maximum segment size offered; zero if the option is absent.
     pub mss: u16,
@@ -193,11 +197,11 @@ pub struct TcpSegment {
     pub flags: TcpFlags,
     /// Window scale offered, on a SYN.
     pub window_scale: Option<u8>,
-    /// The SACK-permitted option is there.
+    /// The SACK-permitted option is present.
     pub sack_permitted: bool,
-    /// SACK blocks are there.
+    /// SACK blocks are present.
     pub has_sack: bool,
-    /// A digest covers the header (RFC 2385, RFC 5925): nothing in it may be rewritten.
+    /// A digest covers the header (RFC 2385, RFC 5925), so no field may be rewritten.
     pub authenticated: bool,
     /// TCP options without a field of their own.
     pub options: Options,
@@ -211,7 +215,8 @@ pub enum Options {
     /// No such option is present.
     #[default]
     None,
-    /// An option that the gateway does not interpret is present, or the options cannot be read to their end.
+    /// An option that the gateway does not interpret is present, or the options cannot be parsed
+    /// completely.
     Unknown,
     /// An option of MPTCP is present (RFC 8684).
     Multipath,
@@ -239,7 +244,7 @@ impl TcpFlags {
     /// Congestion window reduced.
     pub const CWR: u8 = 0x80;
 
-    /// Whether any of `bits` is set.
+    /// True if any of `bits` is set.
     #[must_use]
     pub const fn any(self, bits: u8) -> bool {
         self.0 & bits != 0
@@ -250,7 +255,7 @@ impl TcpSegment {
     /// Accurate ECN, in [`high_flags`](Self::high_flags) (RFC 9768, section 3.1).
     pub const AE: u8 = 0x01;
 
-    /// Returns `true` if the header states nothing beyond numbers, window and timestamps. ACK is the only
+    /// Returns `true` if the header carries only numbers, window and timestamps: ACK is the only
     /// flag, and timestamps are the only option.
     #[must_use]
     pub const fn is_bare(&self) -> bool {
@@ -274,7 +279,7 @@ impl TcpSegment {
         accurate || matches!(self.options, Options::Multipath)
     }
 
-    /// Sequence space it takes: payload, and one each for SYN and FIN.
+    /// Length in sequence space: the payload, plus one each for SYN and FIN.
     #[must_use]
     pub const fn sequence_len(&self) -> u32 {
         let syn = if self.flags.any(TcpFlags::SYN) { 1 } else { 0 };
@@ -282,7 +287,7 @@ impl TcpSegment {
         self.payload.wrapping_add(syn).wrapping_add(fin)
     }
 
-    /// The sequence number after its last.
+    /// The sequence number after the last one of the segment.
     #[must_use]
     pub const fn end_seq(&self) -> u32 {
         self.seq.wrapping_add(self.sequence_len())
@@ -290,7 +295,7 @@ impl TcpSegment {
 }
 
 impl Packet {
-    /// Returns `true` if its aggregate controls its sender by the ACKs that go back.
+    /// Returns `true` if ACK control of its aggregate applies to its sender.
     #[must_use]
     pub const fn is_controlled(&self) -> bool {
         self.facts.has(Facts::CONTROLLED)
@@ -308,7 +313,7 @@ impl Packet {
         Bytes(u64::from(self.len))
     }
 
-    /// Bytes of headers that each frame of a super-packet repeats, TCP or UDP; none of what is no such thing.
+    /// Bytes of headers that each frame of a super-packet repeats, for TCP and UDP; otherwise zero.
     #[must_use]
     pub fn headers(&self) -> u32 {
         match self.tcp {
@@ -318,7 +323,7 @@ impl Packet {
         }
     }
 
-    /// Bytes of its frames on the wire. Each frame of a super-packet repeats the headers.
+    /// Bytes of the frames on the wire. Each frame of a super-packet repeats the headers.
     #[must_use]
     pub fn wire_len(&self) -> u32 {
         if self.segments <= 1 {
@@ -328,8 +333,8 @@ impl Packet {
         self.headers().saturating_mul(repeated).saturating_add(self.len)
     }
 
-    /// Length of the IP packet; of a super-packet, the longest IP packet that it becomes on the wire. Zero for
-    /// frames that are not IP.
+    /// Length of the IP packet; for a super-packet, of its longest IP packet on the wire. Zero for
+    /// frames without IP.
     #[must_use]
     pub fn longest_ip_len(&self) -> Bytes {
         if self.network == Network::Opaque {
@@ -341,19 +346,19 @@ impl Packet {
         }
         let headers = self.headers();
         let payload = self.len.saturating_sub(headers);
-        // A source without `segment` cuts the payload into equal parts.
+        // A source without `segment` splits the payload into equal parts.
         let equal = payload.div_ceil(u32::from(self.segments));
         let each = u32::from(self.segment).max(equal).min(payload);
         Bytes(u64::from(headers.saturating_sub(u32::from(self.network_offset)) + each))
     }
 
-    /// What it is charged where rates are kept.
+    /// Charged length.
     #[must_use]
     pub fn charged(&self) -> Bytes {
         Bytes(u64::from(self.cost))
     }
 
-    /// Gives it the DS codepoint `dscp`, if it has a field for that.
+    /// Sets the DS codepoint, if the packet has the field.
     pub fn set_dscp(&mut self, dscp: u8) {
         if self.network != Network::Opaque && self.dscp != dscp {
             self.dscp = dscp & 0x3f;
@@ -361,7 +366,7 @@ impl Packet {
         }
     }
 
-    /// Has a SYN that asks for larger segments ask for segments of `mss` bytes.
+    /// Lowers the maximum segment size that a SYN offers to `mss` bytes.
     pub fn ask_for_segments(&mut self, mss: u16) {
         if let Some(tcp) = &mut self.tcp
             && tcp.mss > mss
@@ -372,7 +377,8 @@ impl Packet {
         }
     }
 
-    /// Marks it "congestion experienced" if it is ECN-capable; says whether it now is.
+    /// Marks the packet "congestion experienced" if it is ECN-capable. Returns true if it now has
+    /// the mark.
     pub fn mark_congestion(&mut self) -> bool {
         match self.ecn {
             Ecn::NotEct => false,
@@ -404,7 +410,7 @@ pub(crate) const fn number(index: usize) -> u32 {
     index as u32
 }
 
-// Two cache lines hold a descriptor.
+// A descriptor fits into two cache lines.
 const _: () = assert!(size_of::<Packet>() <= 128);
 
 #[cfg(test)]
@@ -419,8 +425,8 @@ mod tests {
         assert!(!packet.mark_congestion() && !packet.rewritten);
     }
 
-    /// Kills: AccECN assumed of a server without ECN, with classic ECN, with nonces, or with an echo of the
-    /// SYN.
+    /// Kills: AccECN assumed for a server without ECN, with classic ECN, with nonces, or with an
+    /// echo of the SYN.
     #[test]
     fn accecn_is_offered_by_one_and_accepted_by_four_combinations_of_flags() {
         let offers = |flags: u8, high_flags| {
@@ -434,7 +440,8 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
-    /// Kills: the length of the frame; the sum of all segments; a last segment taken for the longest.
+    /// Kills: the length of the frame; the sum of all segments; a last segment that counts as the
+    /// longest.
     #[test]
     fn the_longest_ip_packet_is_one_segment_with_its_headers() {
         let tagged = Packet {

@@ -1,7 +1,7 @@
-//! Quantities with their unit in the type, and the one way they are written.
+//! Quantities with their unit in the type, and their only notation.
 //!
-//! Integers throughout: a run must give the same bits on every machine. Text always names its unit;
-//! a bare number, `kbps` (kilobits or kilobytes?) and `KB` (1,000 or 1,024?) are refused.
+//! All are integers: a run must give the same bits on every machine. Text always names its unit. A
+//! bare number, `kbps` (kilobits or kilobytes?) and `KB` (1,000 or 1,024?) are refused.
 
 use std::fmt;
 use std::iter::Sum;
@@ -22,7 +22,7 @@ pub struct Bytes(pub u64);
 pub struct Rate(u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
     /// `self - other`, or zero if that would be negative.
@@ -57,7 +57,8 @@ impl Rate {
         self.0
     }
 
-    /// How long `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at rate 0.
+    /// Time for which `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at
+    /// rate 0.
     #[must_use]
     pub fn time_for(self, bytes: Bytes) -> Duration {
         if let (Some(nanobits), 1..) = (bytes.0.checked_mul(NANOBITS_PER_BYTE), self.0) {
@@ -71,7 +72,7 @@ impl Rate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// What a link of this rate carries within `span`, rounded down to the byte.
+    /// Bytes that a link of this rate carries within `span`, rounded down.
     #[must_use]
     pub fn bytes_in(self, span: Duration) -> Bytes {
         if let Some(nanobits) = self.0.checked_mul(nanos(span)) {
@@ -82,46 +83,46 @@ impl Rate {
     }
 }
 
-/// `bits/s * ns` that make one byte: 8 bits of a billion nanoseconds each.
+/// One byte in `bits/s * ns`: 8 bits of a billion nanoseconds each.
 pub(crate) const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
-/// Why a text is no quantity.
+/// The reason why a text is no quantity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// A number alone says nothing.
+    /// A number without a unit.
     #[error("`{text}` has no unit; write for example \"{example}\"")]
     Bare {
-        /// What was written.
+        /// The text.
         text: String,
         /// A well-formed quantity of this kind.
         example: &'static str,
     },
-    /// A unit of another kind, or none of ours.
+    /// A unit of another kind, or an unknown unit.
     #[error("`{unit}` is not a unit of {kind} here; use one of: {units}{hint}")]
     Unit {
-        /// The unit that was written.
+        /// The unit in the text.
         unit: String,
-        /// What is measured.
+        /// The quantity, such as "rate".
         kind: &'static str,
-        /// The units there are.
+        /// The units of this quantity.
         units: String,
-        /// What the author may have meant.
+        /// A hint at a likely mistake.
         hint: &'static str,
     },
     /// Not a number, negative, or too large.
     #[error("`{text}` is not {kind}; write for example \"{example}\"")]
     Number {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What is measured, with its article.
+        /// The quantity, with its article.
         kind: &'static str,
         /// A well-formed quantity of this kind.
         example: &'static str,
     },
 }
 
-/// One kind of quantity: how it is called, an example, and its units with their size.
+/// A kind of quantity: its name, an example, and its units with their sizes.
 struct Kind {
     name: &'static str,
     article: &'static str,
@@ -164,7 +165,7 @@ const DURATION: Kind = Kind {
     units: &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)],
 };
 
-/// Chance is counted in parts per billion, so that `0.0001 %` is exact.
+/// Chances are counted in parts per billion, so that `0.0001 %` is exact.
 const CHANCE: Kind =
     Kind { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
@@ -206,7 +207,7 @@ impl Kind {
         UnitError::Unit { unit: unit.to_owned(), kind: self.name, units: units.join(", "), hint }
     }
 
-    /// `value` in the largest unit that shows it exactly.
+    /// Writes `value` in the largest unit that shows it exactly.
     fn show(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |size: u64| value >= size && value.is_multiple_of(size);
         let largest =
@@ -216,7 +217,8 @@ impl Kind {
     }
 }
 
-/// `digits`, with at most one point, times `size`; nothing if it is no whole multiple or too large.
+/// `digits`, with at most one point, times `size`. `None` if the product is no integer or too
+/// large.
 fn decimal(digits: &str, size: u64) -> Option<u64> {
     let digits = digits.replace('_', "");
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -234,7 +236,7 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
     whole.checked_mul(size)?.checked_add(part)
 }
 
-/// [`duration`], for a field that may be absent.
+/// [`duration`], for fields that may be absent.
 pub(crate) mod optional_duration {
     use serde::{Deserialize, Deserializer};
 
@@ -250,7 +252,7 @@ pub(crate) mod optional_duration {
     }
 }
 
-/// A time as it is written in files, for `#[serde(with = "units::duration")]`.
+/// The notation of times in files, for `#[serde(with = "units::duration")]`.
 pub mod duration {
     use super::{DURATION, Deserializer, Duration, QuantityVisitor, Serializer, UnitError, fmt};
 
@@ -367,7 +369,7 @@ macro_rules! written_as {
 pub struct Factor(u64);
 
 impl Factor {
-    /// One: what multiplies without a change.
+    /// One, which multiplies without a change.
     pub const ONE: Self = Self(MILLION);
 
     /// `millionths / 1,000,000`.
@@ -382,7 +384,7 @@ impl Factor {
         Self(u64::from(number) * MILLION)
     }
 
-    /// In millionths.
+    /// The factor in millionths.
     #[must_use]
     pub const fn millionths(self) -> u64 {
         self.0
@@ -394,7 +396,7 @@ impl Factor {
         real(self.0) / 1e6
     }
 
-    /// This much of `amount`, rounded down.
+    /// The product with `amount`, rounded down.
     #[must_use]
     pub fn of(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.0);
@@ -433,7 +435,7 @@ impl<'de> Deserialize<'de> for Factor {
             }
 
             fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Factor, E> {
-                // The shortest decimal that reads back as this number is what was written.
+                // The file contained the shortest decimal that reads back as this number.
                 let wrong = || E::invalid_value(serde::de::Unexpected::Float(number), &self);
                 decimal(&number.to_string(), MILLION).map(Factor).ok_or_else(wrong)
             }
@@ -452,7 +454,7 @@ written_as!(
     |it: Chance| u64::from(it.0)
 );
 
-/// Reads a quantity from a file, and says what is missing from a bare number.
+/// Reads a quantity from a file. For a bare number, the error names the missing unit.
 struct QuantityVisitor(&'static Kind);
 
 impl serde::de::Visitor<'_> for QuantityVisitor {

@@ -12,17 +12,18 @@ use crate::random::Random;
 use crate::report::Triggers;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
 
-/// What made an aggregate look whether it may send.
+/// Event that made an aggregate check for departures.
 ///
-/// Source: `aggregates`, section 6, R000-10. Differs: an arriving packet takes the place of the
-/// application's send, which a gateway does not see.
+/// Source: `aggregates`, section 6, R000-10.
+/// Differs: the arrival of a packet replaces the send call of an application, which a gateway
+/// cannot observe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trigger {
     /// The shaping timer.
     Timer,
-    /// An ACK that opens the window of a flow with packets waiting.
+    /// An ACK that opens the window of a flow with waiting packets.
     Ack,
-    /// An ACK of a flow that has nothing to send.
+    /// An ACK of a flow without waiting packets.
     IdleAck,
     /// A duplicate ACK.
     DuplicateAck,
@@ -62,7 +63,7 @@ pub(super) fn allocation(
     }
 }
 
-/// What an aggregate does with its packets.
+/// Treatment of the packets of an aggregate.
 pub(super) enum Conditioner {
     Pass,
     Police(Policer),
@@ -92,7 +93,7 @@ impl Conditioner {
         }
     }
 
-    /// Takes over what `policy` changes without losing state; says whether that was possible.
+    /// Adopts the changes of `policy` that need no new state. Returns false if that is impossible.
     pub(super) fn adopt(&mut self, policy: &Policy, now: Time) -> bool {
         match (self, &policy.action, policy.mode) {
             (Self::Pass, Action::Pass, _) => true,
@@ -111,7 +112,7 @@ impl Conditioner {
         }
     }
 
-    /// Returns `true` if it shapes, and `packet` is longer than its profile allows.
+    /// Returns `true` if packets are shaped and `packet` is longer than the profile allows.
     pub(super) fn refuses(&self, packet: &Packet) -> bool {
         match self {
             Self::Shape(shaper) => shaper.refuses(packet),
@@ -132,7 +133,7 @@ impl Conditioner {
         }
     }
 
-    /// Charges `packet`, which passes at once; `None` if it has to wait, or is to be policed.
+    /// Charges `packet`, which passes at once. Returns `None` if it must wait or is to be policed.
     pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         match self {
             Self::Shape(shaper) => shaper.pass(cx, packet),
@@ -157,7 +158,7 @@ impl Conditioner {
         }
     }
 
-    /// Bytes that passed and have not been paid for yet, as charged.
+    /// Charged bytes that passed and are not yet paid.
     pub(super) fn owed(&self) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
@@ -172,7 +173,7 @@ impl Conditioner {
         self.shaper().is_none_or(Shaper::lends)
     }
 
-    /// Sends what conforms by now.
+    /// Sends the packets that conform by now.
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
         match self {
             Self::Shape(shaper) => shaper.serve(cx, out),
@@ -180,7 +181,7 @@ impl Conditioner {
         }
     }
 
-    /// Sends all that waits.
+    /// Sends all waiting packets.
     pub(super) fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Progress {
         match self {
             Self::Shape(shaper) => shaper.flush(cx, out),

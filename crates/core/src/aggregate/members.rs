@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::allocation::Share;
 use crate::packet::{Member, make_room, number};
 
-/// Members and what is known of them; numbers are used again.
+/// Members and their shares; indices are used again.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: Vec<Known>,
@@ -14,9 +14,9 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Zero for a number that is free.
+    /// Zero for a free index.
     weight: u32,
-    /// Zero while not measured; an hour is as good as forever.
+    /// Zero until measured, limited to about an hour.
     rtt_micros: u32,
 }
 
@@ -37,8 +37,8 @@ impl Members {
         self.free.push(member);
     }
 
-    /// Remembers `share`; says whether it differs enough to matter: another weight, or a round-trip
-    /// time that moved by an eighth.
+    /// Stores `share`. Returns true if it differs enough to matter: another weight, or a round-trip
+    /// time that changed by an eighth.
     pub(super) fn update(&mut self, member: Member, share: Share) -> bool {
         let known = &mut self.known[member.index()];
         let rtt = micros(share.rtt);

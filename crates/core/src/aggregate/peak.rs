@@ -5,18 +5,18 @@ use std::time::Duration;
 use crate::meter::PeakSpacing;
 use crate::{Bytes, Rate, Time};
 
-/// Keeps the packets of an aggregate apart.
+/// Spaces the packets of an aggregate at its peak rate.
 ///
 /// Source: `aggregates`, ledger section 7.4: the peak rate is the aggregate's, not a flow's.
 pub(super) struct Peak(Option<PeakSpacing>);
 
 impl Peak {
-    /// `interval` is how often the shaping timer looks: what it finds late is made up for.
+    /// `interval` is the interval of the shaping timer; lateness up to it is made up.
     pub(super) fn new(rate: Option<Rate>, interval: Duration) -> Self {
         Self(rate.map(|rate| PeakSpacing::new(rate, interval.max(LATENESS))))
     }
 
-    /// Changes the rate; the last packet keeps the distance it had.
+    /// Changes the rate. The distance after the last packet stays.
     pub(super) fn set(&mut self, rate: Option<Rate>, interval: Duration) {
         match (&mut self.0, rate) {
             (Some(spacing), Some(rate)) => spacing.set_rate(rate),
@@ -24,12 +24,12 @@ impl Peak {
         }
     }
 
-    /// The earliest time at which a packet may go.
+    /// The earliest time at which a packet may depart.
     pub(super) fn ready_at(&self) -> Time {
         self.0.as_ref().map_or(Time::ZERO, PeakSpacing::ready_at)
     }
 
-    /// A packet of `len` goes, which might do so.
+    /// A packet of `len` departs, if it may.
     pub(super) fn take(&mut self, now: Time, len: Bytes) {
         if let Some(spacing) = &mut self.0 {
             spacing.try_take(now, len);
@@ -37,5 +37,5 @@ impl Peak {
     }
 }
 
-/// What a driver's loop may be late without the rate falling below the peak.
+/// Lateness of a driver's loop that does not reduce the rate below the peak.
 const LATENESS: Duration = Duration::from_millis(2);

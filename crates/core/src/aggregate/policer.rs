@@ -1,4 +1,4 @@
-//! Policing: packets never wait; those out of profile are coloured or dropped.
+//! Policing: packets never wait. Packets out of profile are re-marked or dropped.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::packet::Fifo;
 use crate::policy::{Conditioning, Exceed, Profile};
 use crate::{Cx, PacketId, Reason, Time};
 
-/// A meter, and what becomes of packets out of profile.
+/// A meter, and the action for packets out of profile.
 pub(super) struct Policer {
     profile: Profile,
     allocation: Box<dyn Allocation>,
     peak: Peak,
-    /// `None` to meter and count only.
+    /// Action out of profile; `None` to count only.
     exceed: Option<Exceed>,
     allocation_spec: AllocationSpec,
 }

@@ -1,4 +1,4 @@
-//! What leaves an aggregate, counted.
+//! Counters of departures from an aggregate.
 
 use std::ops::AddAssign;
 
@@ -6,21 +6,21 @@ use crate::packet::Governed;
 use crate::report::Count;
 use crate::{Packet, Time};
 
-/// What left within one call.
+/// Departures within one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     pub(super) conforming: Count,
     pub(super) exceeding: Count,
     pub(super) waited_ns: u64,
     pub(super) late: u64,
-    /// What left the queue of governed flows.
+    /// Departures from the queue of ACK-controlled flows.
     pub(super) governed: Governed,
-    /// Charged bytes of others that left.
+    /// Charged bytes of other departures.
     pub(super) others: u64,
 }
 
 impl Progress {
-    /// `packet` leaves at `now`, in profile.
+    /// Counts `packet`, which departs at `now` in profile.
     pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
         self.conforming.add(packet.wire_len());
         let waited = now.since(packet.arrived).as_nanos();

@@ -12,7 +12,7 @@ use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// A queue, and an allocation that says whose packet leaves it when.
+/// A queue, and an allocation that selects the next packet and its time.
 pub(super) struct Shaper {
     profile: Profile,
     allocation: Box<dyn Allocation>,
@@ -28,15 +28,15 @@ pub(super) struct Shaper {
     queue_spec: QdiscSpec,
 }
 
-/// What is sent so much after the first of it conformed is late.
+/// Packets sent later than this after the first of them conformed count as late.
 ///
 /// Source: `aggregates`, section 6 (ledger A000-16).
 const LATE: Duration = Duration::from_millis(2);
 
-/// Packets that passed before tokens for them were there.
+/// Packets that departed before they had tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Debt {
-    /// Charged bytes that are not yet paid for.
+    /// Charged bytes that are not yet paid.
     bytes: u64,
     /// Flow of the last of these packets.
     pub(crate) flow: FlowId,
@@ -53,16 +53,17 @@ struct Waiting<'a> {
     debts: &'a [Debt],
 }
 
-/// What is owed is paid in parts of this: full-size frames.
+/// Most debt that is paid at once: a full-size frame.
 const PART: u64 = 1_514;
 
-/// Packets pass as long as no more is owed than the mean rate carries in this time. If a part of a flow's first
-/// window passes, the rest waits for the debt of that part, and no ACK restarts its sender's timer meanwhile. So
-/// first windows of ten segments (RFC 6928) have to pass. At 10 Mbit/s, those of 165 flows do. With 1 s, those of
-/// 83 do, and one timer in 170 of a hundred downloads expires (`postack/together`).
+/// Packets pass while the debt is at most the bytes of this time at the mean rate.
+/// If a part of a flow's first window passes, the rest waits for the debt of that part, and no ACK
+/// restarts its sender's timer meanwhile. So first windows of ten segments (RFC 6928) have to pass.
+/// At 10 Mbit/s, those of 165 flows do. With 1 s, those of 83 do, and one timer in 170 of a hundred
+/// downloads expires (`postack/together`).
 const MOST_OWED: Duration = Duration::from_secs(2);
 
-/// And always if it is no more than this.
+/// Packets always pass while the debt is at most this.
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for Waiting<'_> {
@@ -133,8 +134,8 @@ impl Shaper {
         }
     }
 
-    /// Charges `packet`, which passes at once and is paid for when its turn comes. `None` if it has to wait,
-    /// because others of its flow do, or too much is owed already.
+    /// Charges `packet`, which passes at once and pays when its turn comes. Returns `None` if the packet
+    /// must wait behind others of its flow, or if the debt is too large.
     pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         let Packet { member, cost, flow, .. } = cx.pool[packet];
         let most = self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED);
@@ -161,7 +162,7 @@ impl Shaper {
         self.ready_at.get_or_insert(now);
     }
 
-    /// What has passed and has not been paid for yet.
+    /// Bytes that passed and are not yet paid.
     pub(super) const fn owed(&self) -> Bytes {
         Bytes(self.owed)
     }
@@ -192,8 +193,8 @@ impl Shaper {
         None
     }
 
-    /// Lets the oldest packet of `member` go, if there are tokens for it, before any that has waited
-    /// longer; those are the timer's.
+    /// Lets the oldest packet of `member` depart, if it has tokens. It precedes packets that have
+    /// waited longer, which only the timer serves.
     fn demand(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) -> Progress {
         let mut progress = Progress::default();
         if let Some(bytes) = self.queue.head(cx.pool, member)
@@ -243,7 +244,7 @@ impl Shaper {
         progress
     }
 
-    /// Pays for what has passed, if the member granted something owes.
+    /// Pays a part of the member's debt, if there is any. Returns false without a debt.
     fn pay(&mut self, grant: Grant) -> bool {
         let debt = self.debts.get_mut(grant.member.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
@@ -346,7 +347,7 @@ mod tests {
             Self { pool: PacketPool::with_capacity(16), tally: Tally::default(), shaper }
         }
 
-        /// The members whose packets leave when one of `member` arrives at `ms`.
+        /// Members whose packets depart when a packet of `member` arrives at `ms`.
         fn offer(&mut self, ms: u64, member: u32) -> Vec<u32> {
             let packet =
                 Packet { len: 1_000, cost: 1_000, member: Member(member), ..Packet::default() };
@@ -418,7 +419,7 @@ mod tests {
             }
             late
         };
-        assert_eq!(late(&[8, 17]), 0); // tokens for one are there at 8 and at 16 ms
+        assert_eq!(late(&[8, 17]), 0); // tokens for one packet are there at 8 and at 16 ms
         assert_eq!(late(&[11, 17]), 1);
         assert_eq!(late(&[30]), 2);
     }

@@ -6,16 +6,16 @@ use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// How the senders of an aggregate are told by their ACKs, if they are.
+/// ACK control of an aggregate, if it has one.
 #[derive(Default)]
 pub(super) struct Signal {
     pub(super) control: Option<Box<dyn AckControl>>,
     spec: Option<AckSpec>,
-    /// Whether data passes at once and is charged.
+    /// Data passes at once and is charged later.
     passes: bool,
-    /// What came into the queue of governed flows, without what was moved elsewhere.
+    /// Packets of ACK-controlled flows that entered the queue, without those moved to other queues.
     pub(super) entered: Governed,
-    /// What signals that are no more have done.
+    /// Counters of earlier ACK controls.
     past: Counts,
     /// Members with lower indices hold no ACKs any more: the aggregate is being dissolved.
     taken: u32,
@@ -55,14 +55,14 @@ fn spec(policy: &Policy) -> Option<(&AckSpec, &Profile)> {
 }
 
 impl Aggregate {
-    /// Whether its senders are told by their ACKs.
+    /// True if ACK control applies to the senders.
     #[must_use]
     pub const fn has_signal(&self) -> bool {
         self.signal.control.is_some()
     }
 
-    /// Notes a data packet before it is offered. Returns `true` if its sender is controlled by its ACKs. This
-    /// is not so for a sender that does not respond to them.
+    /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
+    /// sender, which is false for senders that do not respond.
     pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
         let Some(control) = &mut self.signal.control else { return false };
         let packet = &pool[packet];
@@ -70,25 +70,26 @@ impl Aggregate {
         control.on_data(now, packet.member, packet, waiting)
     }
 
-    /// Returns `false` if ACKs control the sender of `member` and it does not respond to them.
+    /// Returns `false` if ACK control applies to the sender of `member` and the sender does not
+    /// respond.
     #[must_use]
     pub fn responds(&self, member: Member) -> bool {
         self.signal.control.as_ref().is_none_or(|control| control.responds(member))
     }
 
-    /// Number of senders that do not respond to their ACKs.
+    /// Number of senders that do not respond to ACK control.
     #[must_use]
     pub fn unresponsive(&self) -> u32 {
         self.signal.control.as_ref().map_or(0, |control| control.unresponsive())
     }
 
-    /// Takes note of a data packet whose sender cannot be told by its ACKs.
+    /// Notes a data packet whose sender ACK control cannot reach.
     pub const fn on_ungoverned(&mut self) {
         self.signal.past.ungoverned += 1;
     }
 
-    /// Takes in what goes back to the sender of its member; what goes on is appended to `acks`. Data
-    /// waits on behind what is `ahead`.
+    /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.
+    /// Data of the aggregate waits behind `ahead`.
     pub fn on_ack(
         &mut self,
         now: Time,
@@ -108,8 +109,8 @@ impl Aggregate {
         }
     }
 
-    /// Appends to `acks` those that may go on now; what the aggregate sends waits on behind what is
-    /// `ahead`. Says what its senders have been called for.
+    /// Appends the ACKs that may depart now to `acks`. Data of the aggregate waits behind `ahead`.
+    /// Returns the data that was requested from senders.
     pub fn release(
         &mut self,
         now: Time,
@@ -123,13 +124,13 @@ impl Aggregate {
         control.serve(&mut cx, queue, acks)
     }
 
-    /// What its signal holds and has done.
+    /// Counters of the ACK control.
     #[must_use]
     pub fn acks(&self) -> Counts {
         self.signal.counts()
     }
 
-    /// ACKs of `member` that are held.
+    /// Number of held ACKs of `member`.
     #[must_use]
     pub fn held_acks(&self, member: Member) -> u32 {
         self.signal.control.as_ref().map_or(0, |control| control.held(member))
@@ -142,7 +143,7 @@ impl Aggregate {
         self.signal.control.as_ref()?.left(member)
     }
 
-    /// Appends all ACKs of `member` that are held to `acks`, in order.
+    /// Appends all held ACKs of `member` to `acks`, in order.
     pub fn withdraw_acks(
         &mut self,
         now: Time,
@@ -215,7 +216,7 @@ impl Aggregate {
         self.signal.leave(member);
     }
 
-    /// Appends all ACKs that are held to `acks`, those of each flow in order.
+    /// Appends all held ACKs to `acks`, in order for each flow.
     pub fn flush_acks(&mut self, now: Time, pool: &mut PacketPool, acks: &mut Fifo) {
         let members: Vec<_> = self.members.iter().map(|(member, _)| member).collect();
         for member in members {
@@ -223,7 +224,8 @@ impl Aggregate {
         }
     }
 
-    /// Lets the signal of `policy` take over, if it is another; what the old one held goes on.
+    /// Replaces the ACK control by that of `policy`, if it differs. ACKs held by the old one are
+    /// released.
     pub fn resignal(&mut self, now: Time, pool: &mut PacketPool, policy: &Policy, acks: &mut Fifo) {
         let enforced = policy.mode == Mode::Enforce;
         let wanted = spec(policy).map(|(spec, _)| spec).filter(|_| enforced);
@@ -236,7 +238,7 @@ impl Aggregate {
         self.signal = Signal { past, entered, ..new };
     }
 
-    /// Lets `packet` pass at once and charges it, or hands it back if it has to wait.
+    /// Lets `packet` pass at once and charges it, or returns it if it must wait.
     pub fn pass(
         &mut self,
         now: Time,
@@ -252,7 +254,8 @@ impl Aggregate {
         back
     }
 
-    /// Lets a packet of a governed flow pass if its data is not to wait; hands others back.
+    /// Lets a packet of an ACK-controlled flow pass if its data must not wait. Returns other
+    /// packets.
     pub(super) fn pass_controlled(
         &mut self,
         now: Time,
@@ -289,7 +292,7 @@ impl Aggregate {
         }
     }
 
-    /// What stands between its ACKs and its rate, behind it what is `ahead`.
+    /// Queue between the ACKs and the rate of the aggregate, with `ahead` downstream of it.
     fn queue(&self, ahead: Ahead) -> Queue {
         let mut waiting = self.signal.entered;
         waiting -= self.counts.progress.governed;

@@ -1,11 +1,12 @@
-//! A set of small numbers whose lowest is found at once.
+//! A set of small numbers whose lowest member is found in constant time.
 
 use crate::packet::make_room;
 
-/// A set of numbers below 16,777,216; finding the lowest looks at four words.
+/// A set of numbers below 16,777,216. The search for the lowest reads four words.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
-    /// Level 0 has a bit for each number; each level above, one for each word below that is not 0.
+    /// Level 0 has a bit for each number. Each higher level has a bit for each word below it that
+    /// is not 0.
     levels: [Vec<u64>; LEVELS],
 }
 

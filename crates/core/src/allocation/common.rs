@@ -1,4 +1,4 @@
-//! The common bucket: one for all flows, and an order in which they are served from it.
+//! The common bucket: one bucket for all flows, and the order in which flows are served from it.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 
@@ -8,27 +8,27 @@ use crate::meter::TokenBucket;
 use crate::packet::Member;
 use crate::{Bytes, Time};
 
-/// In which order waiting members are served.
+/// Order in which waiting members are served.
 pub(super) trait Order: Send {
-    /// A member that may wait.
+    /// Adds a member, which may wait later.
     fn join(&mut self, member: Member, share: Share);
 
-    /// `member` has packets waiting. Saying so again changes nothing.
+    /// `member` has packets waiting. Repeated calls have no effect.
     fn wait(&mut self, member: Member);
 
-    /// Who is next.
+    /// The next member.
     fn first(&mut self) -> Option<Member>;
 
-    /// The first was given `len`, and may have more.
+    /// The first member received `len`, and may have more packets.
     fn served(&mut self, member: Member, len: Bytes);
 
-    /// The first has nothing more.
+    /// The first member has no more packets.
     fn done(&mut self, member: Member);
 
-    /// `member`, the last that was served, has nothing more.
+    /// `member`, which was served last, has no more packets.
     fn emptied(&mut self, _member: Member) {}
 
-    /// `member` is none any more; its number may be used again.
+    /// Removes `member`; its index may be used again.
     fn leave(&mut self, member: Member);
 }
 
@@ -36,7 +36,7 @@ pub(super) trait Order: Send {
 pub(super) struct CommonBucket<O> {
     bucket: TokenBucket,
     order: O,
-    /// Who was granted something last.
+    /// The member of the last grant.
     last: Option<Member>,
 }
 

@@ -1,6 +1,6 @@
-//! Deficit round robin: one bucket, byte for byte in turn, by weight.
+//! Deficit round robin: one bucket; flows take turns byte for byte, by weight.
 //!
-//! Source: RFC 8290, section 4.2, for the turns; the bucket is that of `aggregates`, section 4.3.
+//! Source: RFC 8290, section 4.2 (turns); `aggregates`, section 4.3 (bucket).
 
 use serde::Deserialize;
 
@@ -21,14 +21,14 @@ impl Config {
     }
 }
 
-/// The members that wait, and the weights of all members.
+/// The waiting members, and the weights of all members.
 struct Drr {
     turns: Turns,
     waiting: First,
     weights: Vec<u32>,
 }
 
-/// Bytes a member of weight 1 may send in a turn: a full-size Ethernet frame.
+/// Bytes that a member of weight 1 may send in a turn: a full-size Ethernet frame.
 const QUANTUM: i64 = 1_514;
 
 fn quantum(weights: &[u32], member: Member) -> i64 {
@@ -74,7 +74,7 @@ mod tests {
     use super::super::testing::{AllWait, shares};
     use super::*;
 
-    /// Kills: a turn that begins with what was left of the last one; ignoring the weight.
+    /// Kills: a turn that begins with the rest of the last turn; weights ignored.
     #[test]
     fn bytes_are_shared_by_weight_whatever_the_size_of_the_packets() {
         let mut all = AllWait::new([100, 1_514, 700]);

@@ -1,7 +1,7 @@
-//! First come, first served: one bucket, the flow that became non-compliant first goes first.
+//! First come, first served: one bucket; the flow that became non-compliant first goes first.
 //!
-//! A flow that has more to send after its turn becomes non-compliant anew, and waits behind those
-//! that already do.
+//! A flow that has more packets after its turn becomes non-compliant again, and waits behind the
+//! flows that already are.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 
@@ -24,7 +24,7 @@ impl Config {
     }
 }
 
-/// Who waits, in the order in which they began to.
+/// The waiting members, in the order of waiting.
 #[derive(Default)]
 struct Fcfs(Ring);
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// Packets of 1,000 bytes each member has waiting.
+    /// Number of waiting packets of 1,000 bytes, by member.
     struct Waiting([u32; 3]);
 
     impl Heads for Waiting {
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Kills: leaving a flow in line that has nothing more; keeping the place of one that has left.
+    /// Kills: a flow without packets that stays in line; a flow that leaves and keeps its position.
     #[test]
     fn who_has_sent_all_it_had_or_has_left_comes_back_at_the_end_of_the_line() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(1_000), Bytes(1_000)).unwrap();

@@ -1,18 +1,19 @@
-//! Logical partitions: one bucket with a part for each flow, which share the tokens of unused parts.
+//! Logical partitions: one bucket with a part for each flow; unused parts are shared.
 //!
-//! A member without waiting packets saves its share of the earned tokens, up to its part of half the burst. All other
-//! tokens are the excess. A member sends from its own savings first. Then it takes turns with the other waiting
-//! members, by deficit round robin on the excess. The remainder of its savings is its first deficit.
+//! A member without waiting packets saves its share of the earned tokens, up to its part of half
+//! the burst. All other tokens are the excess. A member sends from its own savings first. Then it
+//! takes turns with the other waiting members, by deficit round robin on the excess. The remainder
+//! of its savings is its first deficit.
 //!
 //! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing using deficit round robin" (SIGCOMM 1995).
 //! Differs:
 //! - The excess is the content of the bucket less all savings. It cannot be given out twice, as the
 //!   printed estimate can.
-//! - A waiting member puts its share into the round instead of saving for a packet of its own. The
-//!   round gives the share back by the same weights.
-//! - Parts divide half of the burst. The upper half of the bucket is for every packet, also while
-//!   members that were not looked at since parts shrank save more. A full bucket is, too.
-//! - With no packet waiting, the excess goes to the first packet that asks ([`try_take`](Allocation::try_take)).
+//! - A waiting member contributes its share to the round instead of saving for its own packet. The
+//!   round returns the share by the same weights.
+//! - Parts divide half of the burst. The upper half of the bucket is open to every packet, even
+//!   while members that were not updated since parts shrank save more. A full bucket is open, too.
+//! - With no packet waiting, the excess goes to the first packet that asks.
 
 use serde::Deserialize;
 
@@ -34,49 +35,49 @@ impl Config {
     }
 }
 
-/// Everything takes constant time, amortised, in the number of members.
+/// Logical partitions. Every operation takes amortised constant time in the number of members.
 #[derive(Clone, Debug)]
 pub(super) struct LogicalPartitions {
-    /// The bucket with all tokens, savings and excess, and what each member earns of them.
+    /// The bucket with all tokens, and the tokens that each member earns.
     shares: Shares,
     savings: Savings,
     accounts: Vec<Account>,
-    /// Who is in which [`State`]; those who save in the order in which they are looked at.
+    /// Members by [`State`]; saving members are in the order of their next check.
     rings: Rings<3>,
-    /// The first in the round has had its quantum for this turn.
+    /// The first member of the round has received its quantum for this turn.
     turn_began: bool,
-    /// The longest packet seen: what a turn is worth, so that each turn sends one.
+    /// Length of the longest packet seen. It is the quantum, so that each turn can send one packet.
     quantum: Nanobits,
-    /// When a member that is filling may be full, in steps of `shares`.
+    /// Times at which members that are filling may be full, in steps of `shares`.
     full: TimerWheel,
-    /// Nobody is full before so many steps were earned,
+    /// No member is full before this number of steps,
     full_at: u64,
-    /// and nobody is to be looked at before.
+    /// and no member needs a check before this time.
     look_at: Time,
 }
 
-/// What all members save.
+/// Savings of all members.
 #[derive(Clone, Copy, Debug, Default)]
 struct Savings {
-    /// Their sum.
+    /// Sum of all savings.
     sum: i128,
-    /// What each step adds to it: it goes to those who are not full.
+    /// Increase of the sum per step: the share of the members that are not full.
     step: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Savings when so many steps were earned, or the deficit in the round.
+    /// Savings at the time when `earned` steps had been earned, or the deficit in the round.
     tokens: Nanobits,
     earned: u64,
     rtt: u32,
     weight: u16,
     state: State,
-    /// It saves, and is not full.
+    /// The member saves and is not full.
     filling: bool,
-    /// The tick in which it last sent or waited; not kept while it waits.
+    /// Tick in which the member last sent or waited; not updated while it waits.
     active: u32,
-    /// While it is saving: the tick in which to look whether it is idle.
+    /// While saving: tick of the next check for idleness.
     look: u32,
 }
 
@@ -85,16 +86,16 @@ const _: () = assert!(size_of::<Account>() <= 32);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
-    /// No member.
+    /// The index has no member.
     #[default]
     Absent,
-    /// It has done nothing for long and does not count.
+    /// The member was inactive for long and does not count.
     Idle,
-    /// Nothing of it waits, and it saves.
+    /// No packets wait, and the member saves tokens.
     Saving,
-    /// It waits for its turn to use its savings, and saves on.
+    /// The member waits for its turn to use its savings, and continues to save.
     Ready,
-    /// It waits for the excess, and what it earns goes there.
+    /// The member waits for the excess, and its earnings are part of the excess.
     Round,
 }
 
@@ -103,10 +104,10 @@ const READY: usize = 0;
 const ROUND: usize = 1;
 const SAVING: usize = 2;
 
-/// A tick, in bits of nanoseconds: 67 ms, so that 32 bits of them are nine years.
+/// Binary logarithm of the tick in nanoseconds: 67 ms. 32 bits of ticks last nine years.
 const TICK: u32 = 26;
 
-/// How long a member may do nothing and still count, in ticks: a second, or two round-trip times.
+/// Ticks of inactivity after which a member no longer counts: a second, or two round-trip times.
 const IDLE: u32 = (1_000_000_000 >> TICK) + 1;
 
 impl LogicalPartitions {
@@ -124,7 +125,7 @@ impl LogicalPartitions {
         }
     }
 
-    /// Brings everything but the members' savings to `now`.
+    /// Advances everything except the members' savings to `now`.
     #[inline]
     fn advance(&mut self, now: Time) {
         if now >= self.look_at {
@@ -133,8 +134,7 @@ impl LogicalPartitions {
         self.pass(now);
     }
 
-    /// Looks at whom it is time to look at, at that time: whatever happened in between happened in
-    /// its order.
+    /// Checks the members whose check is due, each as of its own time, so events keep their order.
     #[cold]
     fn look_around(&mut self, now: Time) {
         while let Some((at, member)) = self.next_look().filter(|(at, _)| *at <= now) {
@@ -144,7 +144,7 @@ impl LogicalPartitions {
         self.look_at = self.next_look().map_or(Time::MAX, |(at, _)| at);
     }
 
-    /// When to look next whether somebody is idle, and at whom.
+    /// Time and member of the next check for idleness.
     fn next_look(&self) -> Option<(Time, Member)> {
         let member = self.rings.first_of(SAVING)?;
         let look = self.accounts[member.index()].look;
@@ -168,13 +168,13 @@ impl LogicalPartitions {
         self.full_at = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
     }
 
-    /// When the excess may allow `len`, if it does not.
+    /// Earliest time at which the excess may allow `len`, if it does not now.
     #[inline(never)]
     fn allows_at(&self, len: Nanobits) -> Time {
         let earned = self.shares.earned();
         let missing =
             u64::try_from(i128::from(len) - self.savings.excess(&self.shares)).unwrap_or(u64::MAX);
-        // Of what everyone earns, those who save and are not full keep their share.
+        // Members that save and are not full keep their share of the earnings.
         let left = (self.shares.step() - self.savings.step).max(1);
         let steps = earned.saturating_add(Shares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
@@ -182,7 +182,7 @@ impl LogicalPartitions {
         self.next_look().map_or(at, |(look, _)| at.min(look))
     }
 
-    /// Brings a member's savings, and what it may save, up to date.
+    /// Updates a member's savings and its maximum.
     fn settle(&mut self, member: Member) {
         if let State::Saving | State::Ready = self.accounts[member.index()].state {
             self.withdraw(member);
@@ -191,7 +191,7 @@ impl LogicalPartitions {
         }
     }
 
-    /// Takes a member's savings out of the sum, to change them.
+    /// Removes a member's savings from the sum before a change.
     fn withdraw(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
         if account.filling {
@@ -208,7 +208,7 @@ impl LogicalPartitions {
         }
     }
 
-    /// Cuts a member's savings to what it may save, which is told.
+    /// Limits a member's savings to its maximum. Returns the maximum.
     fn cut(&mut self, member: Member) -> Nanobits {
         let account = &mut self.accounts[member.index()];
         let depth = self.shares.depth(account.part()) / 2;
@@ -216,8 +216,8 @@ impl LogicalPartitions {
         depth
     }
 
-    /// Puts a member's savings into the sum, and lets it save on up to `depth`; never expects it to
-    /// be full too late.
+    /// Adds a member's savings to the sum; it continues to save up to `depth`. The timer for full
+    /// savings is never set too late.
     fn deposit(&mut self, member: Member, depth: Nanobits) {
         let account = &mut self.accounts[member.index()];
         account.earned = self.shares.earned();
@@ -237,7 +237,7 @@ impl LogicalPartitions {
         }
     }
 
-    /// Sees to it that a member that sends or waits counts; its state then.
+    /// Counts a member that sends or waits. Returns its state.
     fn touch(&mut self, member: Member) -> State {
         let now = tick(self.shares.now());
         let Some(account) = self.accounts.get_mut(member.index()) else { return State::Absent };
@@ -248,14 +248,14 @@ impl LogicalPartitions {
         self.accounts[member.index()].state
     }
 
-    /// Counts a member that has nothing yet.
+    /// Starts to count a member without savings.
     fn begin(&mut self, member: Member) {
         self.shares.count(self.accounts[member.index()].part());
         self.accounts[member.index()].tokens = 0;
         self.save(member);
     }
 
-    /// A member in no ring saves from now on, beginning with its tokens.
+    /// A member outside the rings starts to save, with its current tokens.
     fn save(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Saving;
@@ -267,7 +267,7 @@ impl LogicalPartitions {
         self.deposit(member, depth);
     }
 
-    /// Ends what [`begin`](Self::begin) began; what it saved is excess now.
+    /// Ends the counting of a member. Its savings become excess.
     fn end(&mut self, member: Member, state: State) {
         let account = &mut self.accounts[member.index()];
         let (part, old) = (account.part(), std::mem::replace(&mut account.state, state));
@@ -285,7 +285,7 @@ impl LogicalPartitions {
         self.savings.earn(steps);
     }
 
-    /// Looks whether the first of those who save is idle.
+    /// Checks the first saving member for idleness.
     fn look(&mut self, member: Member) {
         let now = tick(self.shares.now());
         let account = &mut self.accounts[member.index()];
@@ -298,7 +298,7 @@ impl LogicalPartitions {
         self.settle(member);
     }
 
-    /// A grant to the first of those with savings; `None` if there is none.
+    /// Grants to the first member with savings; `None` if there is none.
     #[inline(never)]
     fn grant_from_savings(&mut self, heads: &dyn Heads) -> Option<Turn> {
         while let Some(member) = self.rings.first_of(READY) {
@@ -329,7 +329,7 @@ impl LogicalPartitions {
         None
     }
 
-    /// A grant to the one whose turn it is in the round.
+    /// Grants to the member whose turn it is in the round.
     fn grant_from_excess(&mut self, heads: &dyn Heads) -> Turn {
         while let Some(member) = self.rings.first_of(ROUND) {
             let Some(bytes) = heads.head(member) else {
@@ -361,14 +361,14 @@ impl LogicalPartitions {
         Turn::Idle
     }
 
-    /// A member in no ring takes turns from now on. It saves nothing, so it will not be full.
+    /// A member outside the rings enters the round. It saves nothing, so its timer is cancelled.
     fn enter_round(&mut self, member: Member) {
         self.accounts[member.index()].state = State::Round;
         self.full.cancel(member.0);
         self.rings.push_to(ROUND, member);
     }
 
-    /// A member that has nothing more saves again: what it has left of its turn, if that is there.
+    /// A member without further packets saves its remaining deficit, as far as excess covers it.
     #[inline(never)]
     fn leave_round(&mut self, member: Member) {
         self.remove_from_round(member);
@@ -402,24 +402,24 @@ impl Account {
 }
 
 impl Savings {
-    /// Everyone earned so many steps.
+    /// All members earned `steps` steps.
     fn earn(&mut self, steps: u64) {
         self.sum += (u128::from(steps) * u128::from(self.step)).cast_signed();
     }
 
-    /// What nobody has saved.
+    /// Tokens that no member has saved.
     fn excess(&self, shares: &Shares) -> i128 {
         shares.content() - self.sum
     }
 
-    /// Returns `true` if a member may take `len` tokens beyond its savings: out of the excess, or out of the
-    /// upper half of the bucket.
+    /// Returns `true` if a member may take `len` tokens beyond its savings, from the excess or from
+    /// the upper half of the bucket.
     fn allow(&self, shares: &Shares, len: Nanobits) -> bool {
         self.excess(shares) >= i128::from(len) || shares.spares(len)
     }
 }
 
-/// How many ticks a member may do nothing and still count.
+/// Ticks of inactivity after which a member no longer counts.
 fn patience(part: Part) -> u32 {
     IDLE.max(tick(Time::ZERO + part.rtt() * 2) + 1)
 }
@@ -489,7 +489,7 @@ impl Allocation for LogicalPartitions {
         let taken = if own == all {
             self.shares.try_take(len)
         } else {
-            // Its own is excess just now.
+            // The member's own savings count as excess at this point.
             let others_wait =
                 !self.rings.is_empty_but(READY, member) || self.rings.first_of(ROUND).is_some();
             let allowed = !others_wait && self.savings.allow(&self.shares, all);
@@ -542,7 +542,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// Packets of 1,000 bytes that wait, by member.
+    /// Number of waiting packets of 1,000 bytes, by member.
     struct Waiting([u32; 6]);
 
     impl Heads for Waiting {
@@ -551,7 +551,7 @@ mod tests {
         }
     }
 
-    /// What each member has saved, one by one.
+    /// Sum of the members' savings, computed one by one.
     fn saved(all: &LogicalPartitions) -> i128 {
         let saves = |it: &&Account| matches!(it.state, State::Saving | State::Ready);
         let each = |it: &Account| {
@@ -562,8 +562,8 @@ mod tests {
         all.accounts.iter().filter(saves).map(each).sum()
     }
 
-    /// Mutants it kills: `withdraw` left out when a member goes into the round; what is left of a
-    /// turn saved whether it is there or not; a timer that goes on in the round.
+    /// Kills: `withdraw` left out when a member enters the round; the rest of a turn saved even if
+    /// the excess does not cover it; a timer that stays in the round.
     #[test]
     fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
@@ -577,8 +577,8 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let now = Time::from_micros(step * 900);
             let member = Member(u32::try_from((random >> 33) % 6).unwrap());
-            // Bursts of other members at other times, so that all of them save, wait and idle; for
-            // a while they are more than the rate, so that nothing is left over.
+            // Bursts of different members at different times, so that all of them save, wait and
+            // become idle. For a while they exceed the rate, so that no excess remains.
             if (step / 700 + u64::from(member.0)) % 3 > 0 {
                 waiting.0[member.index()] += 1 + u32::from(step % 5_000 > 4_000);
                 all.wait(now, member);
@@ -591,7 +591,7 @@ mod tests {
                 let timer = all.full.deadline(u32::try_from(number).unwrap());
                 assert_eq!(timer, None, "member {number} after {now:?}");
             }
-            // A member that joined early learns of its smaller part at its next look.
+            // A member that joined early gets its smaller part at its next check.
             let settled = now > Time::from_secs(2);
             let excess = all.savings.excess(&all.shares);
             assert!(excess >= 0 || !settled, "{excess} after {now:?}");

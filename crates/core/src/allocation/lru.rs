@@ -1,4 +1,4 @@
-//! Least recently used: one bucket, the flow that was given a token least recently goes first.
+//! Least recently used: one bucket; the flow whose last grant is oldest goes first.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 
@@ -22,17 +22,17 @@ impl Config {
     }
 }
 
-/// Members in the order in which they were last served: each has a place, and the next to be served
-/// gets the place after the last. When places run out, those in use are numbered anew.
+/// Members in the order of their last service. Each member has a position, and a served member gets
+/// the position after the last. When positions run out, they are renumbered.
 #[derive(Default)]
 struct Lru {
-    /// Who has which place; a place may be empty.
+    /// The member at each position; a position may be empty.
     places: Vec<Option<Member>>,
-    /// The place of each member; `None` before it was ever served.
+    /// The position of each member; `None` before its first service.
     place_of: Vec<Option<usize>>,
-    /// Places of those that wait.
+    /// Positions of waiting members.
     waiting: Bits,
-    /// Those that wait and were never served.
+    /// Waiting members that were never served.
     fresh: Ring,
 }
 
@@ -42,8 +42,8 @@ impl Lru {
         self.place_of[member.index()]
     }
 
-    /// Closes the gaps between places; done once for as many places as there are members, so that
-    /// its cost for each is constant.
+    /// Closes the gaps between positions. This happens once per as many services as there are
+    /// members, so the amortised cost is constant.
     fn renumber(&mut self) {
         let mut waiting = Bits::default();
         let mut places = Vec::with_capacity(self.place_of.len() * 2 + SPARE);
@@ -59,7 +59,7 @@ impl Lru {
     }
 }
 
-/// Places beyond twice the members, so that a few members are not numbered anew all the time.
+/// Positions beyond twice the members, so that a few members are not renumbered all the time.
 const SPARE: usize = 64;
 
 impl Order for Lru {
@@ -105,7 +105,7 @@ impl Order for Lru {
         };
     }
 
-    /// A number used again means somebody who was never served.
+    /// A member that reuses the index counts as never served.
     fn leave(&mut self, member: Member) {
         self.done(member);
         if let Some(place) = self.known(member) {
@@ -134,14 +134,14 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: the place of a member kept when it is served without waiting; waiting members left out of a
-        /// renumbering; a member that is served out of turn left among the fresh ones.
+        /// Kills: the position of a member kept when it is served without waiting; waiting members
+        /// left out of a renumbering; a member served out of turn left among the fresh ones.
         #[test]
         fn the_member_that_was_served_longest_ago_is_first(
             steps in prop::collection::vec((0u32..3, 0u32..6), 1..600),
         ) {
             let mut lru = Lru::default();
-            // Last served at; never is before all, in the order of waiting.
+            // Time of the last service. Members never served come first, in the order of waiting.
             let (mut served, mut waits) = ([0usize; 6], Vec::<u32>::new());
             for (step, (what, member)) in (1..).zip(steps) {
                 match what {

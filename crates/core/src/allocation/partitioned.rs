@@ -1,9 +1,9 @@
-//! Partitioned: every flow has a bucket of its own, and nothing is shared.
+//! Partitioned: each flow has a token bucket of its own, and shares none of its tokens.
 //!
 //! Source: `aggregates`, section 4.2 (ledger 7.1), with weights.
-//! Differs: where a part of the burst is smaller than a packet, the packet goes when the member's
-//! bucket is full, and is paid off afterwards; otherwise it would wait forever. So that all members
-//! together keep the profile even then, packets also pass a bucket of the aggregate.
+//! Differs: if a flow's part of the burst is smaller than a packet, the packet goes when the flow's
+//! bucket is full, and is paid off afterwards. Otherwise it would wait forever. Packets also pass a
+//! bucket of the aggregate, so that all flows together stay within the profile.
 
 use serde::Deserialize;
 
@@ -14,22 +14,22 @@ use crate::packet::{Member, Ring, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time};
 
-/// How the burst is divided.
+/// Division of the burst.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What decides a member's part of the burst, besides its weight.
+    /// Basis of a member's part of the burst, besides its weight.
     pub depth: Depth,
 }
 
-/// What decides a member's part of the burst, besides its weight.
+/// Basis of a member's part of the burst, besides its weight.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Depth {
-    /// Nothing else.
+    /// Only the weight.
     #[default]
     Equal,
-    /// Its round-trip time: what it earns while it waits for ACKs then finds room.
+    /// The round-trip time: tokens earned while the flow waits for ACKs then fit into its bucket.
     Rtt,
 }
 
@@ -46,27 +46,27 @@ impl Config {
 }
 
 struct Partitioned {
-    /// What all of them together keep, and what each of them earns.
+    /// The aggregate's bucket, and the tokens that members earn.
     shares: Shares,
     depth: Depth,
     accounts: Vec<Account>,
-    /// Who waits and may have tokens for it.
+    /// Members that wait and may have enough tokens.
     ready: Ring,
-    /// Who waits for tokens of its own, and until when, in steps of `shares`.
+    /// Members that wait for tokens, by the time of their arrival in steps of `shares`.
     filled: TimerWheel,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// What is in its bucket since so many steps were earned.
+    /// Tokens in the member's bucket when `earned` steps had been earned.
     tokens: Nanobits,
     earned: u64,
-    /// `None` for no member.
+    /// `None` if the index has no member.
     part: Option<Part>,
 }
 
 impl Partitioned {
-    /// What a member's bucket holds at most.
+    /// Depth of a member's bucket.
     fn depth(&self, part: Part) -> Nanobits {
         match self.depth {
             Depth::Equal => self.shares.equal_depth(part),
@@ -74,7 +74,8 @@ impl Partitioned {
         }
     }
 
-    /// Brings a member's bucket up to date; its part and what it holds, if it is one.
+    /// Updates a member's bucket. Returns the part and the tokens; `None` if there is no such
+    /// member.
     fn settle(&mut self, member: Member) -> Option<(Part, Nanobits)> {
         let part = self.accounts.get(member.index())?.part?;
         let depth = self.depth(part);
@@ -86,7 +87,7 @@ impl Partitioned {
         Some((part, account.tokens))
     }
 
-    /// Ends a member's part; what its bucket held is lost.
+    /// Removes a member. Its tokens expire.
     fn end(&mut self, member: Member) {
         self.ready.remove(member);
         self.filled.cancel(member.0);

@@ -1,9 +1,11 @@
-//! Sequential: one bucket, flows served in the order of their list.
+//! Sequential: one bucket; flows are served in the order of their list.
 //!
-//! The first flow with packets waiting is served until it has none; the others get what it leaves.
+//! The first flow with waiting packets is served until it has none. The other flows get the
+//! remainder.
 //!
-//! Source: `aggregates`, section 4.3 (ledger 7.2). Differs: a new flow takes the place in the list
-//! of one that has ended, if there is one; the paper does not say where it goes.
+//! Source: `aggregates`, section 4.3 (ledger 7.2).
+//! Differs: a new flow takes the list position of a flow that has ended, if there is one. The paper
+//! does not define the position.
 
 use serde::Deserialize;
 
@@ -25,7 +27,7 @@ impl Config {
     }
 }
 
-/// Who waits, by number.
+/// The waiting members, by index.
 #[derive(Default)]
 struct Sequential(Bits);
 

@@ -7,37 +7,38 @@ use super::Share;
 use crate::meter::{Nanobits, Profile, TokenBucket};
 use crate::{Bytes, Time};
 
-/// The bucket of an aggregate, and its tokens as the members earn them: each by its weight.
+/// The bucket of an aggregate, and the tokens that its members earn by weight.
 ///
-/// What was earned is one number for all of them, so that time passes for any number of members at
-/// once: tokens per unit of weight, in steps of `1 << scale` of `bits/s * ns`. A remainder of less
-/// than a step for everyone is carried. Each member may keep a part of the burst in proportion to
-/// its weight and its round-trip time; one whose round-trip time is unknown counts as the mean.
+/// One number counts the tokens earned per unit of weight, in steps of `1 << scale` of
+/// `bits/s * ns`. Time therefore passes for any number of members in one operation. A remainder
+/// below one step for all members is carried. Each member may keep a part of the burst in
+/// proportion to its weight and round-trip time. A member without a known round-trip time counts as
+/// the mean.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     bucket: TokenBucket,
     scale: u32,
     earned: u64,
     carry: u64,
-    /// What one step brings to all that count together; 1 if nobody does.
+    /// Tokens that all counted members earn in one step; 1 without members.
     step: NonZero<u64>,
-    /// The longest time, in nanoseconds, within which nothing overflows 64 bits; zero if nobody
-    /// counts.
+    /// The longest time, in nanoseconds, that cannot overflow 64 bits; zero without counted
+    /// members.
     short: u64,
-    /// Sum of the weights of all that count.
+    /// Sum of the weights of all counted members.
     weight: u64,
-    /// Of those, with a known round-trip time.
+    /// Sum of the weights of the members with a known round-trip time.
     known: u64,
-    /// Sum of weight times round-trip time, in microseconds, of those.
+    /// Sum of weight times round-trip time, in microseconds, of these members.
     reach: u64,
-    /// What one of weight 1 may keep, and one of weight 1 and a round-trip time of 1 us, in
-    /// fractions of [`FRACTION`] bits.
+    /// Tokens that a member of weight 1 may keep, and that a member may keep for weight 1 and a
+    /// round-trip time of 1 us. The unit is `2^-FRACTION` tokens.
     depths: [u128; 2],
 }
 
 const FRACTION: u32 = 24;
 
-/// A member's part, within bounds in which no sum overflows.
+/// Weight and round-trip time of a member, bounded so that no sum overflows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Part {
     /// 1 to [`MAX_WEIGHT`].
@@ -46,7 +47,7 @@ pub(super) struct Part {
     pub(super) rtt: u32,
 }
 
-/// The largest weight that makes a difference.
+/// The largest weight that is distinguished.
 const MAX_WEIGHT: u16 = 1 << 12;
 const MAX_RTT: u32 = 60_000_000;
 
@@ -66,7 +67,8 @@ impl Part {
         Duration::from_micros(u64::from(self.rtt))
     }
 
-    /// Whether `other` is worth a new division: a round-trip time within an eighth is not.
+    /// True if `other` is so similar that a new division is not worth its cost: the round-trip
+    /// times differ by at most an eighth.
     pub(super) fn resembles(self, other: Self) -> bool {
         let near = self.rtt.abs_diff(other.rtt) <= self.rtt / 8;
         self.weight == other.weight && (self.rtt == 0) == (other.rtt == 0) && near
@@ -74,10 +76,10 @@ impl Part {
 }
 
 impl Shares {
-    /// Nobody's shares of `profile`, and a full bucket.
+    /// An empty set of members for `profile`, with a full bucket.
     pub(super) fn new(profile: &Profile, now: Time) -> Self {
-        // 16 to 32 steps a nanosecond: fine enough for a million members, and 18 years until it
-        // would overflow.
+        // 16 to 32 steps a nanosecond: fine enough for a million members, and 18 years until an
+        // overflow.
         let scale = profile.mean().bps().ilog2().saturating_sub(4).min(31);
         Self {
             bucket: TokenBucket::new(profile.mean(), profile.burst(), now),
@@ -93,13 +95,13 @@ impl Shares {
         }
     }
 
-    /// Follows `profile` from the time of the last [`advance`](Self::advance) on.
+    /// Uses `profile` from the time of the last [`advance`](Self::advance) on.
     pub(super) fn set_profile(&mut self, profile: &Profile) {
         self.bucket.set(self.now(), profile.mean(), profile.burst());
         self.divide();
     }
 
-    /// Lets time pass; says how many steps were earned meanwhile.
+    /// Advances to `now`. Returns the number of steps earned since the last call.
     #[inline]
     pub(super) fn advance(&mut self, now: Time) -> u64 {
         if now <= self.now() {
@@ -130,7 +132,7 @@ impl Shares {
         steps
     }
 
-    /// All tokens there are, but those that are no full step yet.
+    /// All tokens, except the carried remainder of a step.
     pub(super) fn content(&self) -> i128 {
         i128::from(self.bucket.content()) - i128::from(self.carry)
     }
@@ -156,22 +158,22 @@ impl Shares {
         depth.min(len.saturating_add(depth / 2))
     }
 
-    /// Takes `len` tokens out of the bucket, if they are there.
+    /// Takes `len` tokens from the bucket, if it has them.
     pub(super) fn try_take(&mut self, len: Bytes) -> bool {
         self.bucket.try_take(self.now(), len)
     }
 
-    /// Takes `len` tokens, which are there, or of which a full bucket lacks some.
+    /// Takes `len` tokens. The bucket has them, or is full and too small for them.
     pub(super) const fn charge(&mut self, len: Nanobits) {
         self.bucket.charge(len);
     }
 
-    /// When `len` tokens are there, if nobody takes anything before.
+    /// Time at which the bucket has `len` tokens, if none are taken before.
     pub(super) fn ready_at(&self, len: Bytes) -> Time {
         self.bucket.ready_at(len)
     }
 
-    /// How far time has passed.
+    /// The time of the last advance.
     pub(super) const fn now(&self) -> Time {
         self.bucket.updated()
     }
@@ -181,22 +183,23 @@ impl Shares {
         self.earned
     }
 
-    /// What one step brings to all that count together.
+    /// Tokens that all counted members earn in one step.
     pub(super) const fn step(&self) -> u64 {
         self.step.get()
     }
 
-    /// What one step brings to a member with `part`.
+    /// Tokens that a member with `part` earns in one step.
     pub(super) fn step_of(&self, part: Part) -> u64 {
         part.weight() << self.scale
     }
 
-    /// Steps until those to whom one brings `step`, not zero, have earned `tokens`.
+    /// Number of steps until members that earn `step` tokens per step have earned `tokens`; `step`
+    /// is not zero.
     pub(super) const fn steps(tokens: u64, step: u64) -> u64 {
         tokens.div_ceil(step)
     }
 
-    /// When `earned` will be that, if nobody comes or goes.
+    /// Time at which `earned` will have this value, if membership does not change.
     pub(super) fn when(&self, earned: u64) -> Time {
         let steps = u128::from(earned.saturating_sub(self.earned));
         let missing = (steps * u128::from(self.step.get())).saturating_sub(self.carry.into());
@@ -204,7 +207,7 @@ impl Shares {
         self.now() + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Counts one more member.
+    /// Adds a member.
     pub(super) fn count(&mut self, part: Part) {
         self.weight += part.weight();
         if part.rtt > 0 {
@@ -214,7 +217,7 @@ impl Shares {
         self.divide();
     }
 
-    /// Counts one member less; says how many steps what was no full step is for fewer.
+    /// Removes a member. Returns the number of steps that the carried remainder now amounts to.
     pub(super) fn discount(&mut self, part: Part) -> u64 {
         self.weight -= part.weight();
         if part.rtt > 0 {
@@ -231,7 +234,7 @@ impl Shares {
         carry / self.step
     }
 
-    /// What one of those who count may keep.
+    /// Tokens that a counted member may keep.
     ///
     /// Source: `aggregates`, section 7.3 of the ledger: `B * rtt_i / sum(rtt_j)`, with weights.
     pub(super) fn depth(&self, part: Part) -> Nanobits {
@@ -241,7 +244,7 @@ impl Shares {
         self.part_of_burst(self.depths[1], part.weight() * u64::from(part.rtt))
     }
 
-    /// What one of those who count may keep if round-trip times do not matter.
+    /// Tokens that a counted member may keep, regardless of round-trip times.
     pub(super) fn equal_depth(&self, part: Part) -> Nanobits {
         self.part_of_burst(self.depths[0], part.weight())
     }
@@ -251,7 +254,7 @@ impl Shares {
         Nanobits::try_from(depth).unwrap_or_else(|_| self.bucket.depth())
     }
 
-    /// Divides the burst among those who count.
+    /// Divides the burst among the counted members.
     fn divide(&mut self) {
         let burst = u128::from(self.bucket.depth().unsigned_abs()) << FRACTION;
         let each = burst / u128::from(self.weight.max(1));

@@ -1,11 +1,11 @@
-//! An allocation on the bench.
+//! Test bench for allocations.
 
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::Profile;
 use crate::packet::Member;
 use crate::{Bytes, Rate, Time};
 
-/// Members that always have packets waiting, each of its own length.
+/// Members that always have packets waiting, each with its own packet length.
 pub(super) struct AllWait<const N: usize>([u64; N]);
 
 impl<const N: usize> AllWait<N> {
@@ -20,7 +20,7 @@ impl<const N: usize> Heads for AllWait<N> {
     }
 }
 
-/// Bytes each member is granted within 2 s at 8 Mbit/s when all of them wait all the time.
+/// Bytes granted to each member within 2 s at 8 Mbit/s while all members wait all the time.
 pub(super) fn shares<A: Allocation, const N: usize>(
     build: impl FnOnce(&Profile) -> A,
     heads: &mut AllWait<N>,

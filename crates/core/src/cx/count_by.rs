@@ -1,18 +1,18 @@
-//! Counts by kind, where the kinds are few and known.
+//! Counters by kind, for a few known kinds.
 
 use std::marker::PhantomData;
 use std::ops::AddAssign;
 
-/// What is counted: one of a few kinds.
+/// The kinds of a counter.
 pub trait Countable: Copy + 'static {
     /// Every kind, each at its [`index`](Self::index).
     const ALL: &'static [Self];
 
-    /// Its place among them.
+    /// Index of the kind in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 }
 
-/// How many there were of each of the `N` kinds of `K`.
+/// A counter for each of the `N` kinds of `K`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CountBy<K, const N: usize> {
     counts: [u64; N],
@@ -21,19 +21,19 @@ pub struct CountBy<K, const N: usize> {
 }
 
 impl<K: Countable, const N: usize> CountBy<K, N> {
-    /// Counts one of `kind`.
+    /// Adds one to the counter of `kind`.
     pub fn count(&mut self, kind: K) {
         self.counts[kind.index()] += 1;
         self.total += 1;
     }
 
-    /// How many there were of `kind`.
+    /// The count of `kind`.
     #[must_use]
     pub fn of(&self, kind: K) -> u64 {
         self.counts[kind.index()]
     }
 
-    /// How many there were.
+    /// The sum over all kinds.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total

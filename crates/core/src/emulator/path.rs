@@ -1,4 +1,4 @@
-//! Which way a packet goes, remembered for the addresses that have talked lately.
+//! Paths of packets through the network, cached for recent pairs of addresses.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -7,26 +7,26 @@ use ipnet::IpNet;
 use super::EmulatorConfig;
 use crate::packet::FlowKey;
 
-/// The way of a packet through the network.
+/// The path of a packet through the network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Path {
-    /// The route it takes.
+    /// Number of its route.
     pub(super) route: u32,
-    /// The port it leaves by.
+    /// Its egress port.
     pub(super) port: usize,
 }
 
-/// All ways there are.
+/// All paths of a network.
 pub(super) struct Paths {
-    /// The addresses behind each port.
+    /// The addresses at each port.
     ports: Vec<Vec<IpNet>>,
-    /// From whom to whom each route leads; an empty list is anybody.
+    /// Sources and destinations of each route; an empty list matches any address.
     routes: Vec<(Vec<IpNet>, Vec<IpNet>)>,
-    /// What was found, by source and destination.
+    /// Cached results, by source and destination.
     known: HashMap<(u128, u128), Option<Path>, FixedState>,
 }
 
-/// Pairs of addresses remembered at once.
+/// Most pairs of addresses in the cache.
 const REMEMBERED: usize = 1 << 16;
 
 impl Paths {
@@ -38,9 +38,10 @@ impl Paths {
         }
     }
 
-    /// The way of packets with this key; `None` if no route or no port is theirs.
+    /// The path of packets with this key; `None` without a matching route or port.
     ///
-    /// It takes the same time for any number of routes, but for the first packet between two hosts.
+    /// The time is constant for any number of routes, except for the first packet between two
+    /// hosts.
     pub(super) fn find(&mut self, key: &FlowKey) -> Option<Path> {
         let pair = (key.src.number(), key.dst.number());
         if let Some(path) = self.known.get(&pair) {

@@ -1,10 +1,10 @@
-//! Traffic profiles: how much traffic is in profile (RFC 2475, section 2.3.2).
+//! Traffic profiles: the limits of traffic in profile (RFC 2475, section 2.3.2).
 
 use std::fmt;
 
 use crate::{Bytes, Packet, Rate};
 
-/// How much traffic is in profile: the arrival curve of its two buckets.
+/// Limits of traffic in profile: the arrival curve of two token buckets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Profile {
     mean: Rate,
@@ -14,11 +14,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A profile that packets of up to `longest` charged bytes can conform to.
+    /// A profile for packets of up to `longest` charged bytes.
     ///
     /// # Errors
     ///
-    /// If no packet, or not the longest, could ever conform, or the peak rate were the lower one.
+    /// If some packet of this length could never conform, or if the peak rate is below the mean
+    /// rate.
     pub fn new(
         mean: Rate,
         peak: Option<Rate>,
@@ -54,28 +55,28 @@ impl Profile {
         Ok(Self { max_packet: Some(longest), ..self })
     }
 
-    /// The deepest bucket: what keeps its content in `bits/s * ns` within 64 bits.
+    /// The deepest bucket, whose content in `bits/s * ns` fits into 64 bits.
     pub const MAX_BURST: Bytes = Bytes(1 << 30);
 
-    /// Tokens per second, over time.
+    /// Tokens per second, on average.
     #[must_use]
     pub const fn mean(&self) -> Rate {
         self.mean
     }
 
-    /// The fastest a burst may be sent at; `None` for as fast as the port.
+    /// Highest rate of a burst; `None` for the rate of the port.
     #[must_use]
     pub const fn peak(&self) -> Option<Rate> {
         self.peak
     }
 
-    /// Most that may be sent at the peak rate at once.
+    /// Most bytes that may be sent at once at the peak rate.
     #[must_use]
     pub const fn burst(&self) -> Bytes {
         self.burst
     }
 
-    /// The longest IP packet that can conform; `None` for any that the burst can hold.
+    /// The longest IP packet that can conform; `None` for any length that the burst can hold.
     #[must_use]
     pub const fn max_packet(&self) -> Option<Bytes> {
         self.max_packet
@@ -107,7 +108,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Why a profile cannot be honoured.
+/// The reason why a profile is impossible.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -123,7 +124,7 @@ pub enum ProfileError {
     BurstBelowPacket {
         /// The burst asked for.
         burst: Bytes,
-        /// The longest packet there can be.
+        /// The longest possible packet.
         longest: Bytes,
     },
     /// The bucket could never hold enough for the longest packet that is to conform.

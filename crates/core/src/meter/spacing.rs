@@ -1,31 +1,32 @@
-//! The peak rate: what lies between two packets of an aggregate.
+//! The peak rate: the distance between two packets of an aggregate.
 
 use std::time::Duration;
 
 use crate::meter::nanobits;
 use crate::{Bytes, Rate, Time};
 
-/// Keeps the packets of an aggregate apart by the time each takes at the peak rate.
+/// Spaces the packets of an aggregate by their transmission times at the peak rate.
 ///
-/// Bytes taken between any two instants `s <= t` never exceed `rate * (t - s + tolerance)` and the
-/// last packet. The fraction of a nanosecond by which a packet goes late is carried over, so that
-/// packets back to back keep the rate exactly.
+/// The bytes taken between any two instants `s <= t` are at most `rate * (t - s + tolerance)` plus
+/// the last packet. The rounding of due times to nanoseconds is carried over, so packets back to
+/// back have exactly the peak rate.
 ///
 /// Source: `aggregates`, sections 2.1 and 3.3; ITU-T I.371, annex A (virtual scheduling).
-/// Differs: there is a tolerance, since what is looked at only every so often could otherwise send
-/// no more than one packet each time, and stay below even its mean rate.
+/// Differs: there is a tolerance. Without it, an aggregate that is checked at intervals would send
+/// one packet per check, and might miss even its mean rate.
 #[derive(Clone, Debug)]
 pub struct PeakSpacing {
     rate: Rate,
     tolerance: Duration,
-    /// When the next packet is due: whole nanoseconds, rounded up.
+    /// Due time of the next packet, rounded up to nanoseconds.
     due: Time,
-    /// By how much `due` was rounded up, in `bits/s * ns`; less than `rate`.
+    /// Amount by which `due` was rounded up, in `bits/s * ns`; less than `rate`.
     early: u64,
 }
 
 impl PeakSpacing {
-    /// Lets the first packet go at any time. Packets may make up for lateness of up to `tolerance`.
+    /// The first packet may depart at any time. Packets may make up for lateness of up to
+    /// `tolerance`.
     #[must_use]
     pub const fn new(rate: Rate, tolerance: Duration) -> Self {
         Self { rate, tolerance, due: Time::ZERO, early: 0 }
@@ -37,14 +38,14 @@ impl PeakSpacing {
         self.early = 0;
     }
 
-    /// The earliest time at which the next packet may go, whatever its length.
+    /// The earliest time at which the next packet may depart, for any length.
     #[must_use]
     pub fn ready_at(&self) -> Time {
         let tolerance = Time::ZERO + self.tolerance;
         Time::ZERO + self.due.since(tolerance)
     }
 
-    /// Takes the time of a packet of `len` bytes, if one may go at `now`.
+    /// Takes the transmission time of a packet of `len` bytes, if one may depart at `now`.
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         if now < self.ready_at() {
             return false;

@@ -1,4 +1,4 @@
-//! The token bucket: the mean rate of every aggregate is kept by one of these.
+//! The token bucket, which enforces the mean rate of every aggregate.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::{Bytes, Rate, Time};
 
 /// A bucket of byte tokens that fills at a steady rate up to its depth.
 ///
-/// Bytes taken between any two instants `s <= t` never exceed `depth + rate * (t - s)`: the arrival
-/// curve a traffic profile promises (RFC 2475, section 2.3.2). Tokens are kept in `bits/s * ns`, in
-/// which every refill is exact, so how often the bucket is looked at changes nothing.
+/// The bytes taken between any two instants `s <= t` are at most `depth + rate * (t - s)`. This is
+/// the arrival curve of a traffic profile (RFC 2475, section 2.3.2). Tokens are kept in
+/// `bits/s * ns`, in which every refill is exact. The frequency of refills therefore has no effect.
 ///
-/// A packet longer than the bucket is deep may go when the bucket is full, and is paid off
-/// afterwards: the rate holds, and the burst is then that packet. Without this it would wait
+/// A packet longer than the depth may depart when the bucket is full, and is paid off afterwards.
+/// The rate holds, and the burst is then the length of that packet. Otherwise the packet would wait
 /// forever.
 ///
 /// ```
@@ -27,20 +27,20 @@ pub struct TokenBucket {
     rate: Rate,
     depth: Nanobits,
     tokens: Nanobits,
-    /// When it held `tokens`.
+    /// Time at which the bucket held `tokens`.
     updated: Time,
 }
 
 impl TokenBucket {
-    /// A full bucket. A depth beyond [`Profile::MAX_BURST`](crate::meter::Profile::MAX_BURST) is
-    /// cut to that.
+    /// A full bucket. The depth is limited to
+    /// [`Profile::MAX_BURST`](crate::meter::Profile::MAX_BURST).
     #[must_use]
     pub fn new(rate: Rate, depth: Bytes, now: Time) -> Self {
         let depth = nanobits(depth);
         Self { rate, depth, tokens: depth, updated: now }
     }
 
-    /// Changes its rate and depth from `now` on; the tokens there are stay, as far as there is room.
+    /// Changes rate and depth at `now`. The tokens stay, as far as the new bucket holds them.
     pub fn set(&mut self, now: Time, rate: Rate, depth: Bytes) {
         self.refill(now);
         self.rate = rate;
@@ -48,7 +48,7 @@ impl TokenBucket {
         self.tokens = self.tokens.min(self.depth);
     }
 
-    /// Takes tokens for `len` bytes, if they are there.
+    /// Takes tokens for `len` bytes, if they are available.
     #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         self.refill(now);
@@ -60,26 +60,26 @@ impl TokenBucket {
         enough
     }
 
-    /// Whole bytes' worth of tokens in the bucket at `now`.
+    /// Tokens in the bucket at `now`, in whole bytes.
     pub fn available(&mut self, now: Time) -> Bytes {
         self.refill(now);
         Bytes(self.tokens.max(0).cast_unsigned() / NANOBITS_PER_BYTE)
     }
 
-    /// Whole bytes' worth of tokens in the bucket at `now`, if none are taken before.
+    /// Tokens in the bucket at `now`, in whole bytes, if none are taken before.
     #[must_use]
     pub fn tokens_at(&self, now: Time) -> Bytes {
         let mut then = self.clone();
         then.available(now)
     }
 
-    /// The earliest time at which `len` may go, if nothing else goes before.
+    /// The earliest time at which `len` bytes conform, if no others are taken before.
     #[must_use]
     pub fn ready_at(&self, len: Bytes) -> Time {
         self.reaches(nanobits(len).min(self.depth))
     }
 
-    /// Forgets what it holds at `now` beyond `most`.
+    /// Discards the tokens beyond `most` at `now`.
     pub(crate) fn forget_beyond(&mut self, now: Time, most: Bytes) {
         self.refill(now);
         self.tokens = self.tokens.min(nanobits(most));
@@ -90,27 +90,27 @@ impl TokenBucket {
         self.rate
     }
 
-    /// How far time has passed.
+    /// The time of the last update.
     pub(crate) const fn updated(&self) -> Time {
         self.updated
     }
 
-    /// What was in it when it was last asked for.
+    /// The tokens at the last update.
     pub(crate) const fn content(&self) -> Nanobits {
         self.tokens
     }
 
-    /// Most that can be in it.
+    /// The most tokens that the bucket holds.
     pub(crate) const fn depth(&self) -> Nanobits {
         self.depth
     }
 
-    /// Takes `len`, which is there, or of which a full bucket lacks some.
+    /// Takes `len` tokens. The bucket has them, or is full and too small for them.
     pub(crate) const fn charge(&mut self, len: Nanobits) {
         self.tokens -= len;
     }
 
-    /// The earliest time at which it holds `tokens`.
+    /// The earliest time at which the bucket holds `tokens`.
     pub(crate) fn reaches(&self, tokens: Nanobits) -> Time {
         let missing = tokens.saturating_sub(self.tokens).max(0).cast_unsigned();
         match (missing, self.rate.bps()) {
@@ -120,8 +120,8 @@ impl TokenBucket {
         }
     }
 
-    /// Lets time pass.
-    // Saturation loses nothing: what would overflow is more than a bucket holds.
+    /// Refills the bucket up to `now`.
+    // Saturation loses no tokens: a sum that overflows exceeds the depth anyway.
     #[inline]
     pub(crate) fn refill(&mut self, now: Time) {
         let elapsed = now.nanos().saturating_sub(self.updated.nanos());
@@ -130,8 +130,8 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_add_unsigned(earned).min(self.depth);
     }
 
-    /// Lets so many nanoseconds pass, in which no more than [`ROOM`](Self::ROOM) is earned; says
-    /// how much, whether there was room for it or not.
+    /// Advances by `elapsed` nanoseconds, which must earn at most [`ROOM`](Self::ROOM). Returns the
+    /// earned tokens, including those that did not fit.
     pub(crate) fn refill_soon(&mut self, elapsed: u64) -> u64 {
         self.updated = Time::from_nanos(self.updated.nanos() + elapsed);
         let earned = self.rate.bps() * elapsed;
@@ -139,7 +139,7 @@ impl TokenBucket {
         earned
     }
 
-    /// What can be added to the fullest bucket without an overflow.
+    /// Number of tokens that can be added to a full bucket without an overflow.
     pub(crate) const ROOM: u64 =
         (Nanobits::MAX.cast_unsigned()) - Profile::MAX_BURST.0 * NANOBITS_PER_BYTE;
 }

@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Codepoint(u8);
 
-/// What may be written where a DS codepoint is expected.
+/// The error for text that names no DS codepoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("a number from 0 to 63, or EF, VA, LE, DF, CS0 to CS7 or AF11 to AF43")]
 pub struct NotACodepoint;
@@ -25,13 +25,13 @@ impl Codepoint {
     /// Source: RFC 2597, section 6.
     pub const HIGH_DROP_PRECEDENCE: [Self; 4] = [Self(14), Self(22), Self(30), Self(38)];
 
-    /// The codepoint of this number, if there is one.
+    /// The codepoint with this number, if it is valid.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number < 64 { Some(Self(number)) } else { None }
     }
 
-    /// Its number.
+    /// The number of the codepoint.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0

@@ -1,9 +1,9 @@
-//! Lists whose indices are small numbers, dense from zero: members, lines, timers.
+//! Lists with dense indices from zero: members, lines, timers.
 
-/// Makes room in `list` for a place `at`; those before it that are new are `empty`.
+/// Grows `list` to contain index `at`; new entries before it are `empty`.
 ///
-/// It grows by a sixteenth, not to the double: lists of a million flows then have little in reserve,
-/// and a place is still moved only some sixteen times on the whole.
+/// The list grows by a sixteenth and not by a factor of two. Lists of a million flows then have
+/// little spare capacity, and an entry still moves only some sixteen times in all.
 #[inline]
 pub(crate) fn make_room<T: Clone>(list: &mut Vec<T>, at: usize, empty: T) {
     if at >= list.len() {

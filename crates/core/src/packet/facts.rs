@@ -7,7 +7,7 @@ pub struct Facts(u8);
 impl Facts {
     /// No fact.
     pub const NONE: Self = Self(0);
-    /// The aggregate of the packet controls its sender by the ACKs that go back.
+    /// The aggregate of the packet controls its sender by ACK control.
     pub const CONTROLLED: Self = Self(1);
     /// The pool has the [`Outer`](super::Outer) headers of the packet.
     pub const OUTER: Self = Self(2);

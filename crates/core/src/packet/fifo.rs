@@ -1,10 +1,10 @@
-//! A first-in-first-out list through the pool.
+//! A first-in-first-out list, linked through the pool.
 
 use super::pool::NIL;
 use super::{Packet, PacketId, PacketPool};
 use crate::Bytes;
 
-/// A first-in-first-out list through the pool.
+/// A first-in-first-out list, linked through the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
     head: u32,
@@ -49,18 +49,18 @@ impl Fifo {
         Some(id)
     }
 
-    /// The oldest packet, left where it is.
+    /// The oldest packet, which stays in the list.
     #[must_use]
     pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<&'p Packet> {
         (self.head != NIL).then(|| pool.at(self.head))
     }
 
-    /// The newest packet's slot.
+    /// Slot of the newest packet.
     pub(super) const fn last(&self) -> u32 {
         self.tail
     }
 
-    /// Takes `id` out of the middle; every packet here must have been pushed with its `previous`.
+    /// Removes `id` from any position. The `previous` link of every packet must be set.
     pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
         let (next, previous) = (pool.links(id.0).next, pool.links(id.0).previous);
         if previous == NIL {
@@ -83,7 +83,7 @@ impl Fifo {
         self.packets
     }
 
-    /// Their total length as frames.
+    /// Total length of the packets, as frames.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         self.bytes

@@ -1,26 +1,26 @@
-//! A first-in-first-out list through the pool from which any flow's oldest packet can be taken.
+//! A first-in-first-out list, linked through the pool, that can remove the oldest packet of any
+//! flow.
 
 use super::pool::NIL;
 use super::{Fifo, Member, Outer, Packet, PacketId, PacketPool, make_room, number, slot};
 use crate::Bytes;
 
-/// Packets in order of arrival, and at the same time those of each flow in theirs.
+/// Packets in order of arrival, with a list of each flow's packets in the same order.
 ///
-/// Every operation but [`hand_over`](Self::hand_over) takes the same time however many packets and
-/// flows there are. Flows are told apart by [`Packet::member`], which nobody else may change while a
-/// packet is here. A flow has a line as long as it has packets: of one that has none, four bytes are
-/// kept.
+/// Every operation except [`hand_over`](Self::hand_over) takes constant time. [`Packet::member`]
+/// identifies the flow, and must not change while a packet is in the list. A flow has a list record
+/// while it has packets. Otherwise it takes four bytes.
 #[derive(Debug)]
 pub struct FlowFifo {
     all: Fifo,
-    /// The line of each flow; [`NIL`] if it has none.
+    /// The list of each flow; [`NIL`] for none.
     line_of: Vec<u32>,
     lines: Vec<Line>,
-    /// The first line that is free, whose `head` is the next.
+    /// The first free record; its `head` is the next free one.
     free: u32,
 }
 
-/// The packets of one flow; none in a line that is free.
+/// The packets of one flow; a free record is empty.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     head: u32,
@@ -30,13 +30,13 @@ struct Line {
 
 const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
-/// Packets of one member that become another's.
+/// A transfer of packets from one member to another.
 pub struct Handover<'a> {
-    /// Whose they are.
+    /// The current member.
     pub from: Member,
-    /// Whose they will be.
+    /// The new member.
     pub to: Member,
-    /// Says which, and may note so in them.
+    /// Selects the packets, and may change them.
     pub which: Which<'a>,
 }
 
@@ -69,7 +69,7 @@ impl FlowFifo {
         self.push_to_line(pool, id);
     }
 
-    /// Appends `id`; says which is the [`line`](Self::line) of its flow.
+    /// Appends `id`. Returns the index of its flow's [`line`](Self::line).
     pub(crate) fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
         let member = pool[&id].member;
         let at = self.line(member).unwrap_or_else(|| self.begin(member));
@@ -82,7 +82,7 @@ impl FlowFifo {
     /// Removes the oldest packet.
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let member = self.all.peek(pool)?.member;
-        // The oldest of all is the oldest of its flow, unless it changed hands.
+        // The oldest packet of all is the oldest of its flow, unless it was handed over.
         self.pop_flow(pool, member)
     }
 
@@ -98,7 +98,7 @@ impl FlowFifo {
         let line = &mut self.lines[at.index()];
         let (next, previous) =
             (pool.links(newest).next_of_flow(), pool.links(newest).previous_of_flow());
-        // After a change of hands, an older packet may be the last of its flow.
+        // After a transfer, an older packet may be the last of its flow.
         let is_first = line.head == newest;
         if is_first {
             line.head = next;
@@ -132,8 +132,9 @@ impl FlowFifo {
         Some(id)
     }
 
-    /// Packets change hands, and are behind those their new member has; says whether there were any.
-    /// Their places among all stay. Takes as long as their old member has packets.
+    /// Moves selected packets to another member, after that member's own packets. Returns true if
+    /// any packet moved. Positions among all packets stay. The time is proportional to the packets
+    /// of the old member.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let Handover { from, to, which } = what;
         let (from, to) = (*from, *to);
@@ -166,18 +167,18 @@ impl FlowFifo {
         true
     }
 
-    /// What tells the line of `member` from those of others, as long as it has packets here.
+    /// Index of the list of `member`, while it has packets.
     #[must_use]
     pub(crate) fn line(&self, member: Member) -> Option<Member> {
         self.line_of.get(member.index()).filter(|line| **line != NIL).copied().map(Member)
     }
 
-    /// Whose packets are in the line with that number.
+    /// The member whose packets are in the list with this index.
     pub(crate) fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
         pool.at(self.lines[line.index()].head).member
     }
 
-    /// Gives `member` a line, which is empty.
+    /// Creates an empty list for `member`.
     fn begin(&mut self, member: Member) -> Member {
         let line = match self.lines.get(slot(self.free)) {
             Some(free) => std::mem::replace(&mut self.free, free.head),
@@ -189,14 +190,14 @@ impl FlowFifo {
         Member(line)
     }
 
-    /// Frees the line of `member`, which has no packets any more.
+    /// Frees the list of `member`, which is empty.
     fn end(&mut self, member: Member, line: Member) {
         self.lines[line.index()] =
             Line { head: std::mem::replace(&mut self.free, line.0), ..EMPTY };
         self.line_of[member.index()] = NIL;
     }
 
-    /// The oldest packet of `member`, left where it is.
+    /// The oldest packet of `member`, which stays in the list.
     #[must_use]
     pub fn peek_flow<'p>(&self, pool: &'p PacketPool, member: Member) -> Option<&'p Packet> {
         Some(pool.at(self.lines[self.line(member)?.index()].head))
@@ -227,7 +228,7 @@ impl FlowFifo {
         self.all.packets()
     }
 
-    /// Their total length as frames.
+    /// Total length of the packets, as frames.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         self.all.bytes()
@@ -251,7 +252,7 @@ mod tests {
         HandOver { from: u32, to: u32, odd: u32 },
     }
 
-    /// Plain lists of numbers: all, and those of each member.
+    /// The model: plain lists of numbers, of all packets and of each member's.
     #[derive(Default)]
     struct Model {
         all: Vec<u32>,
@@ -305,11 +306,11 @@ mod tests {
     }
 
     proptest! {
-        /// Does what a plain list that is searched from the front does.
+        /// Does the same as a plain list that is searched from the front.
         ///
-        /// Kills: leaving `previous` of the successor untouched in `unlink`; keeping the line of a
-        /// flow that has nothing, or losing it, when packets leave and when they change hands; the links of a
-        /// removed newest packet kept by the others of its flow.
+        /// Kills: `previous` of the successor unchanged in `unlink`; the list of a flow without
+        /// packets kept, or lost, at departures and transfers; links to a removed newest packet
+        /// kept by others of its flow.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);

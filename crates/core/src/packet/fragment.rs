@@ -7,7 +7,7 @@
 
 use super::Packet;
 
-/// The place of a packet in its datagram, and whether the datagram's ports are known.
+/// Position of a packet in its datagram, and whether the datagram's ports are known.
 ///
 /// Three bits of role and five bits of position in units of 8 bytes.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
@@ -44,14 +44,15 @@ impl Fragment {
         }
     }
 
-    /// The same fragment. A first one is marked: an IPv4 authentication header precedes its protocol, and the later
-    /// fragments name only that header.
+    /// The same fragment. A first fragment is marked: an IPv4 authentication header precedes its
+    /// protocol, and the later fragments name only that header.
     #[must_use]
     pub const fn authenticated(self) -> Self {
         if self.is_first() { Self(FIRST_AUTHENTICATED | self.units()) } else { self }
     }
 
-    /// A fragment that begins `offset` units of 8 bytes behind the first one, which has the number 0.
+    /// A fragment that begins `offset` units of 8 bytes after the first fragment, which has offset
+    /// 0.
     #[must_use]
     pub fn later(offset: u16) -> Self {
         Self(LATER | u8::try_from(offset).map_or(FARTHEST, |offset| offset.min(FARTHEST)))
@@ -75,7 +76,7 @@ impl Fragment {
         self.role() == FIRST_AUTHENTICATED
     }
 
-    /// Whether the ports are known.
+    /// Knowledge of the ports.
     #[inline]
     #[must_use]
     pub const fn ports(self) -> Ports {
@@ -89,14 +90,16 @@ impl Fragment {
         }
     }
 
-    /// The same later fragment, whose first one is not known. With `any`, every filter for ports matches it.
+    /// The same later fragment without a known first fragment. With `any`, every filter for ports
+    /// matches it.
     #[must_use]
     pub const fn without_first(self, any: bool) -> Self {
         let role = if any { ANY_PORTS } else { LATER };
         Self(role | self.units())
     }
 
-    /// Of a first fragment, the end of its headers; of a later one, its beginning. In units of 8 bytes.
+    /// For a first fragment the end of its headers, for a later one its beginning; in units of 8
+    /// bytes.
     pub(crate) const fn units(self) -> u8 {
         self.0 & FARTHEST
     }
@@ -107,7 +110,7 @@ impl Fragment {
 }
 
 impl Ports {
-    /// The mark of a packet with such ports.
+    /// The fragment mark of a packet with these ports.
     pub(crate) const fn fragment(self) -> Fragment {
         match self {
             Self::Known => Fragment::WHOLE,
@@ -147,7 +150,7 @@ impl Packet {
 
 /// Bytes in a unit of the fragment offset (RFC 791, section 3.1; RFC 8200, section 4.5).
 const UNIT: usize = 8;
-/// The largest position that is told from others: 248 bytes. RFC 1858's attacks lie within the first 16.
+/// The largest distinguished position: 248 bytes. RFC 1858's attacks lie within the first 16.
 const FARTHEST: u8 = 0x1f;
 const FIRST: u8 = 1 << 5;
 const LATER: u8 = 2 << 5;
@@ -159,7 +162,7 @@ const FIRST_AUTHENTICATED: u8 = 5 << 5;
 mod tests {
     use super::*;
 
-    /// Kills: an offset that wraps; headers beyond the largest position taken for short ones.
+    /// Kills: an offset that wraps; headers beyond the largest position that count as short ones.
     #[test]
     fn positions_beyond_the_largest_stay_there() {
         assert_eq!(Fragment::later(1), Fragment::later(1));

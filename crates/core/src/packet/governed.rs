@@ -1,10 +1,10 @@
-//! Packets whose senders are governed by the ACKs that go back, counted.
+//! Counters of packets whose senders are under ACK control.
 
 use std::ops::{AddAssign, SubAssign};
 
 use super::Packet;
 
-/// Packets of governed flows, and what they were charged.
+/// Number of packets of ACK-controlled flows, and their charged bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Governed {
     /// Packets.
@@ -14,12 +14,12 @@ pub struct Governed {
 }
 
 impl Governed {
-    /// Counts `packet`, if its flow is governed.
+    /// Counts `packet`, if its flow is ACK-controlled.
     pub fn add(&mut self, packet: &Packet) {
         *self += Self::of(packet);
     }
 
-    /// `packet` alone, if its flow is governed.
+    /// The count of `packet` alone, if its flow is ACK-controlled.
     #[must_use]
     pub fn of(packet: &Packet) -> Self {
         if packet.is_controlled() {

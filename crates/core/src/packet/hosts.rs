@@ -10,7 +10,7 @@ use super::{FlowId, make_room, slot};
 pub struct Host(pub u32);
 
 impl Host {
-    /// The host of flows of which no host is known.
+    /// The host of flows without a known host.
     pub const UNKNOWN: Self = Self(0);
 }
 
@@ -26,7 +26,7 @@ pub struct FlowHosts {
 struct Entry {
     /// Number of the address; [`NONE`] if it is not known.
     address: u32,
-    /// The ACKs of the flow in each direction depart as they are.
+    /// ACKs of the flow must not be merged or dropped, by direction of the data.
     whole_acks: [bool; 2],
 }
 
@@ -48,7 +48,7 @@ impl FlowHosts {
         (entry.address != NONE).then_some(entry.address)
     }
 
-    /// Says which address `flow` has. `None` forgets all that is noted of the flow.
+    /// Sets the address of `flow`. `None` forgets the flow's entry.
     pub(crate) fn set_address(&mut self, flow: FlowId, address: Option<u32>) {
         make_room(&mut self.flows, slot(flow.0), UNKNOWN);
         let entry = &mut self.flows[slot(flow.0)];
@@ -58,7 +58,7 @@ impl FlowHosts {
         };
     }
 
-    /// Says which host an address belongs to.
+    /// Sets the host of an address.
     pub(crate) fn set_host(&mut self, address: u32, host: Host) {
         make_room(&mut self.hosts, slot(address), Host::UNKNOWN);
         self.hosts[slot(address)] = host;
@@ -71,7 +71,8 @@ impl FlowHosts {
         self.flows.get(slot(flow.0)).is_some_and(|entry| entry.whole_acks != [false; 2])
     }
 
-    /// Says whether the data of `flow` that goes in `direction` is under ACK control, so that its ACKs stay whole.
+    /// Sets whether ACK control applies to data of `flow` in `direction`, so that its ACKs stay
+    /// whole.
     pub(crate) fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
         if keep || self.keeps_acks(flow) {
             make_room(&mut self.flows, slot(flow.0), UNKNOWN);

@@ -1,10 +1,10 @@
-//! Who talks to whom: the key of a flow.
+//! The key of a flow: addresses, ports and protocol.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Network;
 
-/// The way a packet crosses the gateway.
+/// Direction in which a packet crosses the gateway.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Direction {
@@ -15,10 +15,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Self; 2] = [Self::Up, Self::Down];
 
-    /// The way back.
+    /// The opposite direction.
     #[must_use]
     pub const fn reverse(self) -> Self {
         match self {
@@ -27,7 +27,7 @@ impl Direction {
         }
     }
 
-    /// As an index.
+    /// The direction as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -36,7 +36,7 @@ impl Direction {
         }
     }
 
-    /// Its name in policy files and metrics.
+    /// Name in policy files and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,8 @@ impl Protocol {
     pub const ICMPV6: Self = Self(58);
 }
 
-/// An address and a port; an IPv4 address in its IPv6-mapped form, port zero where there is none.
+/// An address and a port. IPv4 addresses are in IPv6-mapped form; the port is zero if there is
+/// none.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     address: [u8; 16],
@@ -111,13 +112,14 @@ impl Endpoint {
         self.number() >> 32 == MAPPED
     }
 
-    /// The address as one number, IPv4 in its IPv6-mapped form: what ranges are compared by.
+    /// The address as one number, for comparisons with ranges; IPv4 in IPv6-mapped form.
     #[must_use]
     pub const fn number(&self) -> u128 {
         u128::from_be_bytes(self.address)
     }
 
-    /// The address as one number. Of an IPv6 address, only the first `ipv6` bits count; an IPv4 address stays whole.
+    /// The address as one number. Of an IPv6 address only the first `ipv6` bits count; an IPv4
+    /// address stays whole.
     #[must_use]
     pub fn prefix(&self, ipv6: u8) -> u128 {
         let rest = u128::MAX.checked_shr(u32::from(ipv6)).unwrap_or(0);
@@ -125,7 +127,7 @@ impl Endpoint {
     }
 }
 
-/// What an IPv4-mapped address begins with (RFC 4291, section 2.5.5.2).
+/// The prefix of IPv4-mapped addresses (RFC 4291, section 2.5.5.2).
 const MAPPED: u128 = 0xffff;
 
 impl Default for Endpoint {
@@ -134,39 +136,40 @@ impl Default for Endpoint {
     }
 }
 
-/// Who talks to whom, in the direction of one packet.
+/// Addresses, ports and protocol of a flow, in the direction of one packet.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FlowKey {
     /// The sender.
     pub src: Endpoint,
     /// The receiver.
     pub dst: Endpoint,
-    /// What they speak.
+    /// The protocol.
     pub protocol: Protocol,
 }
 
 impl FlowKey {
-    /// The key of a packet on the way back.
+    /// The key of packets in the opposite direction.
     #[must_use]
     #[inline]
     pub const fn reverse(self) -> Self {
         Self { src: self.dst, dst: self.src, protocol: self.protocol }
     }
 
-    /// True if its frames carry neither IPv4 nor IPv6.
+    /// True if the frames carry neither IPv4 nor IPv6.
     #[must_use]
     #[inline]
     pub const fn is_opaque(&self) -> bool {
         self.protocol.0 == Protocol::OPAQUE.0 && self.src.number() == 0
     }
 
-    /// The version of IP its packets have, and the length of that header without options.
+    /// IP version of the packets, and the length of the IP header without options.
     #[must_use]
     pub fn network_header(&self) -> (Network, u16) {
         if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
 
-    /// Returns `true` if the protocol of a later fragment with this key may be another than its datagram's.
+    /// Returns `true` if a later fragment with this key may name another protocol than its
+    /// datagram.
     ///
     /// Sources: RFC 8200, section 4.5 (only the first fragment's Next Header counts); RFC 4302, section 3.1.1 (in
     /// IPv4, the authentication header stands before the protocol).
@@ -186,7 +189,8 @@ mod tests {
         assert_eq!(endpoint.number() & 0xffff_ffff, 0x0a00_0001);
     }
 
-    /// Kills: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that overflows.
+    /// Kills: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that
+    /// overflows.
     #[test]
     fn only_ipv6_addresses_are_cut_to_a_prefix() {
         let v4 = Endpoint::v4([10, 0, 0, 1], 80);

@@ -1,6 +1,7 @@
 //! Headers outside the innermost header of a packet: tunnels, and a second VLAN tag.
 //!
-//! They lie beside the descriptors, like SACK blocks: only packets that have them need the memory.
+//! They are stored beside the descriptors, like SACK blocks: only packets with outer headers need
+//! the memory.
 
 use super::{Endpoint, FlowKey, NO_VLAN, Protocol, TunnelKind};
 
@@ -24,15 +25,15 @@ pub struct Tunnel {
     pub id: Option<u32>,
     /// VLAN of the inner Ethernet header, or [`NO_VLAN`].
     pub vlan: u16,
-    /// ACKs inside may be made, merged and cut. Otherwise they are held whole.
+    /// ACKs inside may be created, merged and shortened. Otherwise they are held whole.
     pub may_edit: bool,
 }
 
 impl Outer {
-    /// Tunnels around a packet that are read; more tunnels are part of the payload.
+    /// Most tunnels around a packet that are read; further tunnels are part of the payload.
     pub const MOST: usize = 2;
 
-    /// Adds the tunnel inside the tunnels that are known. Returns `false` if there are [`MOST`](Self::MOST).
+    /// Adds a tunnel inside the known tunnels. Returns `false` if there are [`MOST`](Self::MOST).
     pub fn push(&mut self, tunnel: Tunnel) -> bool {
         let free = self.tunnels.get_mut(usize::from(self.len));
         let fits = free.is_some();
@@ -61,20 +62,21 @@ impl Outer {
         self.tunnels().first().map(|tunnel| tunnel.key)
     }
 
-    /// Returns `true` if ACKs inside may be made, merged and cut.
+    /// Returns `true` if ACKs inside may be created, merged and shortened.
     #[must_use]
     pub fn may_edit(&self) -> bool {
         self.tunnels().iter().all(|tunnel| tunnel.may_edit)
     }
 
-    /// ACKs inside stay whole if they do so inside `other`, the same tunnels around another packet.
+    /// Applies the restriction of `other`, the same tunnels around another packet: ACKs inside stay
+    /// whole if they do in `other`.
     pub fn restrict(&mut self, other: &Self) {
         for (own, other) in self.tunnels.iter_mut().zip(&other.tunnels) {
             own.may_edit &= other.may_edit;
         }
     }
 
-    /// The headers of a packet on the way back.
+    /// The headers of a packet in the opposite direction.
     #[must_use]
     pub fn reverse(mut self) -> Self {
         for tunnel in &mut self.tunnels {
@@ -83,8 +85,8 @@ impl Outer {
         self
     }
 
-    /// Returns `true` if both stand around packets of the same tunnel: addresses, kinds, identifiers and VLANs
-    /// are equal. Ports differ by direction and flow, and do not count.
+    /// Returns `true` if both are around packets of the same tunnel: addresses, kinds, identifiers
+    /// and VLANs are equal. Ports differ by direction and flow, and do not count.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.second_vlan == other.second_vlan
@@ -107,15 +109,16 @@ impl Default for Outer {
 }
 
 impl Tunnel {
-    /// The fields by which tunnels differ. GRE may have checksums or sequence numbers in one direction only, so
-    /// `may_edit` does not count.
+    /// Fields that identify a tunnel. GRE may have checksums or sequence numbers in one direction
+    /// only, so `may_edit` does not count.
     #[must_use]
     pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16) {
         let ends = [self.key.src.number(), self.key.dst.number()];
         (ends, self.kind, self.id, self.vlan)
     }
 
-    /// The key of the outer header on the way back. UDP tunnels keep the destination port in both directions.
+    /// Key of the outer header in the opposite direction. UDP tunnels keep the destination port in
+    /// both directions.
     fn reverse_key(&self) -> FlowKey {
         let FlowKey { src, dst, protocol } = self.key;
         if protocol != Protocol::UDP {
@@ -146,7 +149,8 @@ mod tests {
         outer
     }
 
-    /// Kills: outer ports compared; the VNI not compared; addresses not swapped on the way back.
+    /// Kills: outer ports compared; the VNI not compared; addresses not swapped for the opposite
+    /// direction.
     #[test]
     fn a_tunnel_is_told_by_its_addresses_and_identifier_in_both_directions() {
         assert!(outer(1, 7).is_same(&outer(2, 7)));

@@ -5,9 +5,9 @@ use std::ops::{Index, IndexMut};
 use super::{Facts, FlowHosts, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
-/// A packet held by exactly one owner: a queue, a driver, or a caller on the way between them.
+/// A packet held by exactly one owner: a queue, a driver, or a caller between them.
 ///
-/// Not `Clone`: whoever holds it passes it on or releases it.
+/// Not `Clone`: the owner passes it on or releases it.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a packet is passed on or released, never forgotten"]
 pub struct PacketId(pub(super) u32);
@@ -16,41 +16,41 @@ pub struct PacketId(pub(super) u32);
 #[derive(Debug)]
 pub struct PacketPool {
     slots: Vec<Slot>,
-    /// By slot, as far as any was ever set or is to be kept.
+    /// SACK blocks by slot, once they are kept.
     sack: Vec<SackBlocks>,
     /// Link-layer source addresses by slot, if they are kept.
     stations: Vec<u64>,
     /// The hosts of flows.
     hosts: FlowHosts,
-    /// By slot; empty until the first packet has some.
+    /// Outer headers by slot; empty until the first packet has some.
     outers: Vec<Outer>,
-    /// Packets made of others since the driver last looked.
+    /// Packets made from other packets since the driver's last call.
     copies: Vec<FrameCopy>,
-    /// Whether the driver makes them.
+    /// The driver makes copies of frames.
     makes_copies: bool,
     free: u32,
     in_use: u32,
-    /// Buffers of held ACKs that are kept whole.
+    /// Number of buffers with held ACKs that are kept whole.
     whole_acks: u32,
 }
 
-/// A frame that begins as another does.
+/// A frame that begins with the bytes of another frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameCopy {
-    /// The slot of the other, whose frame is as it arrived.
+    /// Slot of the other frame, which is unchanged since its arrival.
     pub from: usize,
-    /// Its own slot.
+    /// Slot of this frame.
     pub to: usize,
-    /// Length of the other.
+    /// Length of the other frame.
     pub whole: u32,
-    /// Its own length: less where it is an ACK made of data, without its payload.
+    /// Length of this frame. It is less if the frame is an ACK made from data, without the payload.
     pub len: u32,
 }
 
-/// A packet, its place in lists, and what the driver notes of it.
+/// A packet, its links in lists, and the driver's note.
 ///
-/// It begins with a cache line, and what a hop of a network looks at is all there: in a large network
-/// that is what a hop waits for.
+/// A slot begins at a cache line. The first line holds all fields that a hop of a network reads,
+/// because large networks spend their time on these cache misses.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot {
@@ -59,23 +59,23 @@ struct Slot {
     packet: Packet,
 }
 
-/// What a driver notes of a packet, for itself.
+/// Private data of a driver about a packet.
 pub type Note = [u64; 4];
 
-/// Where a packet stands in the lists it is in: one over all packets of a queue, and one over those
-/// of its flow; or one over all that travel on a link.
+/// Links of a packet: to its neighbours in a queue and in the part of its flow, or to its
+/// neighbours in flight on a link.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Links {
     pub(super) next: u32,
     pub(super) previous: u32,
-    /// When the next packet arrives, for packets that travel. For packets in a queue: the slots of the next and
-    /// the previous packet of its flow.
+    /// For packets in flight: arrival time of the next packet. For packets in a queue: slots of the
+    /// next and the previous packet of the flow.
     pub(super) next_at: Time,
 }
 
 impl Links {
-    /// Before it stands in any list, the slot `next` behind it.
+    /// Links of a free slot, with the free slot `next` after it.
     const fn free(next: u32) -> Self {
         Self { next, previous: NIL, next_at: Time::ZERO }
     }
@@ -102,7 +102,7 @@ impl Links {
         self.next_at = Time::from_nanos(wide(previous) << u32::BITS | next);
     }
 
-    /// Makes it the newest packet of its flow, behind `previous`.
+    /// Makes the packet the newest of its flow, after `previous`.
     #[inline]
     pub(super) const fn set_last_of_flow(&mut self, previous: u32) {
         self.next_at = Time::from_nanos(wide(previous) << u32::BITS | wide(NIL));
@@ -121,11 +121,11 @@ const fn wide(slot: u32) -> u64 {
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Whole ACKs occupy at most `1 / WHOLE_ACKS` of the buffers. Data has the others.
+/// Whole ACKs occupy at most `1 / WHOLE_ACKS` of the buffers. Data has the rest.
 const WHOLE_ACKS: usize = 4;
 
 impl PacketId {
-    /// The number of its slot, and of the driver's buffer.
+    /// Number of the slot, and of the driver's buffer.
     #[must_use]
     pub const fn index(&self) -> usize {
         slot(self.0)
@@ -133,7 +133,7 @@ impl PacketId {
 }
 
 impl PacketPool {
-    /// Bytes of memory that a slot takes; its SACK blocks come on top where there are any.
+    /// Memory of a slot in bytes. SACK blocks, if kept, need more.
     pub const SLOT_BYTES: usize = size_of::<Slot>();
 
     /// A pool of `capacity` free slots.
@@ -161,8 +161,8 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Puts `packet`, whose frame begins as that of the packet `of` does, into a free slot; `None` if
-    /// every buffer is in use, or the driver makes no copies: see [`copies`](Self::copies).
+    /// Puts `packet`, whose frame begins with the frame of `of`, into a free slot. Returns `None`
+    /// if every buffer is in use or the driver makes no copies ([`copies`](Self::copies)).
     pub(crate) fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
             return None;
@@ -180,32 +180,32 @@ impl PacketPool {
         Some(id)
     }
 
-    /// The driver promises to make what [`copies`](Self::copies) says. Until it does, no packet is made
-    /// of another.
+    /// The driver promises to make the [`copies`](Self::copies). Without this promise, no packet is
+    /// made from another.
     pub const fn make_copies(&mut self) {
         self.makes_copies = true;
     }
 
-    /// What packets were made of others since this was last asked, oldest first.
+    /// Copies to make, oldest first: packets made from other packets since the last call.
     ///
-    /// A driver asks after every call of a machine, and copies in this order before it reserves a
-    /// slot: then a slot that was given back, or used again, still holds what was meant.
+    /// A driver calls this after every call of a machine, and copies in this order before it
+    /// reserves a slot. A slot that was released or reused then still holds the right bytes.
     pub fn copies(&mut self) -> impl Iterator<Item = FrameCopy> + '_ {
         self.copies.drain(..)
     }
 
-    /// Whether [`copies`](Self::copies) has any.
+    /// True if [`copies`](Self::copies) has any.
     #[must_use]
     pub const fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
 
-    /// The packet of a number from [`lend`](Self::lend), while it is lent.
+    /// The packet with a number from [`lend`](Self::lend), while it is lent.
     pub(crate) fn lent(&self, number: u32) -> &Packet {
         self.at(number)
     }
 
-    /// A free slot whose description is stale; `None` if every buffer is in use.
+    /// A free slot with a stale descriptor; `None` if every buffer is in use.
     pub fn reserve(&mut self) -> Option<PacketId> {
         if self.free == NIL {
             return None;
@@ -216,7 +216,7 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Makes room for `more` packets. A driver whose buffers are memory of a fixed size never does.
+    /// Adds room for `more` packets. A driver whose buffers have a fixed size never calls this.
     pub fn grow(&mut self, more: u32) {
         let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
         self.slots.reserve_exact(slot(more));
@@ -237,12 +237,12 @@ impl PacketPool {
         }
     }
 
-    /// Has drivers read the link-layer source address of every frame that arrives.
+    /// Asks drivers to read the link-layer source address of every arriving frame.
     pub(crate) fn keep_stations(&mut self) {
         self.stations.resize(self.slots.len(), 0);
     }
 
-    /// Returns `true` if drivers are to [`set_station`](Self::set_station) for each packet.
+    /// Returns `true` if drivers must [`set_station`](Self::set_station) for each packet.
     #[must_use]
     pub const fn keeps_stations(&self) -> bool {
         !self.stations.is_empty()
@@ -268,26 +268,26 @@ impl PacketPool {
         &self.hosts
     }
 
-    /// The hosts of flows, to note them.
+    /// The hosts of flows, for updates.
     pub const fn hosts_mut(&mut self) -> &mut FlowHosts {
         &mut self.hosts
     }
 
-    /// Has drivers read the SACK blocks of whatever arrives. Nobody pays for what nobody reads: until
-    /// this is called they need not.
+    /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
+    /// work.
     pub fn keep_sack(&mut self) {
         self.sack.resize(self.slots.len(), SackBlocks::default());
     }
 
-    /// Whether drivers are to [`set_sack`](Self::set_sack) for each packet whose header says
+    /// True if drivers must [`set_sack`](Self::set_sack) for each packet whose header
     /// [`has_sack`](super::TcpSegment::has_sack).
     #[must_use]
     pub const fn keeps_sack(&self) -> bool {
         !self.sack.is_empty()
     }
 
-    /// What the packet acknowledges selectively; nothing unless its header says
-    /// [`has_sack`](super::TcpSegment::has_sack) and its driver has read the blocks.
+    /// SACK blocks of the packet. Empty unless its header [`has_sack`](super::TcpSegment::has_sack)
+    /// and its driver has read the blocks.
     #[must_use]
     pub fn sack(&self, id: &PacketId) -> SackBlocks {
         let has = self[id].tcp.is_some_and(|tcp| tcp.has_sack);
@@ -295,8 +295,8 @@ impl PacketPool {
         blocks.copied().unwrap_or_default()
     }
 
-    /// Sets what the packet acknowledges selectively. The blocks lie beside the descriptors, so that
-    /// these stay within two cache lines.
+    /// Sets the SACK blocks of the packet. Blocks are stored beside the descriptors, which
+    /// therefore fit into two cache lines.
     pub fn set_sack(&mut self, id: &PacketId, blocks: SackBlocks) {
         if self.sack.len() <= slot(id.0) {
             self.keep_sack();
@@ -329,7 +329,8 @@ impl PacketPool {
         self.outer(id).is_some_and(|outer| !outer.tunnels().is_empty())
     }
 
-    /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates room for all packets.
+    /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates memory
+    /// for all packets.
     pub fn set_outer(&mut self, id: &PacketId, outer: Outer) {
         let has = !outer.is_empty();
         let packet = &mut self[id];
@@ -342,7 +343,7 @@ impl PacketPool {
         }
     }
 
-    /// Gives a packet's slot, and the buffer behind it, back.
+    /// Releases a packet's slot and its buffer.
     #[expect(clippy::needless_pass_by_value, reason = "the packet ends here")]
     pub fn release(&mut self, id: PacketId) {
         self.links_mut(id.0).next = self.free;
@@ -350,9 +351,9 @@ impl PacketPool {
         self.in_use -= 1;
     }
 
-    /// Hands a packet's buffer to somebody who keeps only its number, such as a NIC.
+    /// Lends a packet's buffer to a holder that keeps only its number, such as a NIC.
     ///
-    /// It stays in use until [`take_back`](Self::take_back).
+    /// The slot stays in use until [`take_back`](Self::take_back).
     #[expect(clippy::needless_pass_by_value, reason = "the number stands for it from here on")]
     #[must_use]
     pub const fn lend(&self, id: PacketId) -> u32 {
@@ -361,39 +362,41 @@ impl PacketPool {
 
     /// The packet of a number from [`lend`](Self::lend); `None` if there is no such slot.
     ///
-    /// Each number is taken back once; the lender keeps count.
+    /// Each number is taken back once; the caller ensures this.
     #[must_use]
     pub fn take_back(&self, number: u32) -> Option<PacketId> {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
     }
 
-    /// Counts one more whole ACK. Returns `false` if whole ACKs already occupy their part of the buffers.
+    /// Counts a further whole ACK. Returns `false` if whole ACKs already occupy their part of the
+    /// buffers.
     pub(crate) fn keep_whole_ack(&mut self) -> bool {
         let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
         self.whole_acks += u32::from(has_room);
         has_room
     }
 
-    /// Counts one whole ACK less.
+    /// Counts a whole ACK less.
     pub(crate) const fn release_whole_ack(&mut self) {
         self.whole_acks -= 1;
     }
 
-    /// Packets held by anyone.
+    /// Number of packets in use.
     #[must_use]
     pub const fn in_use(&self) -> u32 {
         self.in_use
     }
 
-    /// The free slots, the one that was released last first.
+    /// The free slots, the most recently released first.
     ///
-    /// A driver that knows how many packets a call should have left inside finds the released slots here.
+    /// A driver that knows how many packets should remain after a call finds the released slots
+    /// here.
     pub fn free_slots(&self) -> impl Iterator<Item = usize> + '_ {
         let some = |free: u32| (free != NIL).then_some(free);
         std::iter::successors(some(self.free), move |free| some(self.links(*free).next)).map(slot)
     }
 
-    /// Whether seven of eight slots are in use: what would wait had better be dropped now.
+    /// True if seven of eight slots are in use. Then packets that would wait should be dropped.
     #[must_use]
     pub fn is_scarce(&self) -> bool {
         slot(self.in_use) > self.scarce_line()
@@ -409,7 +412,7 @@ impl PacketPool {
         self.slots.len() / 8 * 7
     }
 
-    /// Packets there can be.
+    /// Most packets in the pool.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.slots.len()
@@ -434,14 +437,14 @@ impl PacketPool {
         &mut self.slots[slot(index)].links
     }
 
-    /// What the driver noted of the packet when it was made; no mechanism reads it.
+    /// The driver's note on the packet; no mechanism reads it.
     #[inline]
     #[must_use]
     pub fn note(&self, id: &PacketId) -> Note {
         self.slots[slot(id.0)].note
     }
 
-    /// Notes something of the packet.
+    /// Sets the driver's note.
     #[inline]
     pub fn set_note(&mut self, id: &PacketId, note: Note) {
         self.slots[slot(id.0)].note = note;
@@ -463,13 +466,13 @@ impl IndexMut<&PacketId> for PacketPool {
 }
 
 impl Slot {
-    /// One that is free, before the slot `next`.
+    /// A free slot, with the free slot `next` after it.
     fn free(next: u32) -> Self {
         Self { links: Links::free(next), note: Note::default(), packet: Packet::default() }
     }
 }
 
-// Three cache lines.
+// A slot takes three cache lines.
 const _: () = assert!(size_of::<Slot>() == 192);
 
 #[cfg(test)]

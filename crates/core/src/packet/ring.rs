@@ -1,28 +1,29 @@
-//! Flows that take turns.
+//! Rings: members that take turns.
 
 use super::{Member, make_room, slot};
 
 /// Members in the order of their turns, each at most once.
 pub(crate) type Ring = Rings<1>;
 
-/// Several rings of which a member is in at most one; every change takes constant time.
+/// Several rings, of which a member is in at most one. Every change takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct Rings<const N: usize> {
     links: Links,
     first: [First; N],
 }
 
-/// Whose turn it is in a ring, if anybody is in it; the last is before the first.
+/// The first member of a ring, if the ring has members. The last member precedes the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First(u32);
 
-/// The places of members in rings whose [`First`]s somebody else keeps; a member is in at most one.
+/// Links of members in rings. The caller stores the [`First`] of each ring. A member is in at most
+/// one ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Links(Vec<Link>);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// [`NIL`] for a member that is in no ring.
+    /// [`NIL`] for a member outside all rings.
     next: u32,
     previous: u32,
 }
@@ -30,24 +31,24 @@ struct Link {
 const NIL: u32 = u32::MAX;
 
 impl Ring {
-    /// Appends `member` unless it is inside; says whether it was not.
+    /// Appends `member`, unless it is inside. Returns true if it was appended.
     pub(crate) fn push(&mut self, member: Member) -> bool {
         self.push_to(0, member)
     }
 
-    /// Whose turn it is.
+    /// The member whose turn it is.
     pub(crate) fn first(&self) -> Option<Member> {
         self.first_of(0)
     }
 
-    /// Ends the turn of the first; it has nothing more.
+    /// Removes the first member.
     pub(crate) fn pop(&mut self) {
         if let Some(member) = self.first() {
             self.remove(member);
         }
     }
 
-    /// Ends the turn of the first; it has more.
+    /// Ends the turn of the first member, which goes to the end.
     pub(crate) fn rotate(&mut self) {
         self.rotate_in(0);
     }
@@ -59,12 +60,12 @@ impl Ring {
 }
 
 impl<const N: usize> Rings<N> {
-    /// Appends `member` to a ring, unless it is in one; says whether it was not.
+    /// Appends `member` to a ring, unless it is in one. Returns true if it was appended.
     pub(crate) fn push_to(&mut self, ring: usize, member: Member) -> bool {
         self.links.push(&mut self.first[ring], member)
     }
 
-    /// Whose turn it is in a ring.
+    /// The member whose turn it is in a ring.
     pub(crate) fn first_of(&self, ring: usize) -> Option<Member> {
         self.first[ring].member()
     }
@@ -74,7 +75,7 @@ impl<const N: usize> Rings<N> {
         self.links.is_empty_but(self.first[ring], member)
     }
 
-    /// Ends the turn of the first of a ring; it has more.
+    /// Ends the turn of the first member of a ring, which goes to the end.
     pub(crate) fn rotate_in(&mut self, ring: usize) {
         self.links.rotate(&mut self.first[ring]);
     }
@@ -86,17 +87,18 @@ impl<const N: usize> Rings<N> {
 }
 
 impl First {
-    /// Nobody's.
+    /// An empty ring.
     pub(crate) const NOBODY: Self = Self(NIL);
 
-    /// Whose turn it is.
+    /// The member whose turn it is.
     pub(crate) fn member(self) -> Option<Member> {
         (self.0 != NIL).then_some(Member(self.0))
     }
 }
 
 impl Links {
-    /// Appends `member` to the ring of `first`, unless it is in one; says whether it was not.
+    /// Appends `member` to the ring of `first`, unless it is in a ring. Returns true if it was
+    /// appended.
     pub(crate) fn push(&mut self, first: &mut First, member: Member) -> bool {
         let links = &mut self.0;
         make_room(links, member.index(), Link { next: NIL, previous: NIL });
@@ -119,7 +121,7 @@ impl Links {
         first.0 == NIL || (first.0 == member.0 && self.0[slot(first.0)].next == member.0)
     }
 
-    /// Ends the turn of the first of a ring; it has more.
+    /// Ends the turn of the first member of a ring, which goes to the end.
     pub(crate) fn rotate(&self, first: &mut First) {
         if let Some(link) = self.0.get(slot(first.0)) {
             *first = First(link.next);
@@ -163,7 +165,7 @@ mod tests {
         }
         ring.rotate();
         ring.remove(Member(7));
-        ring.remove(Member(4)); // the last
+        ring.remove(Member(4)); // the last member
         ring.remove(Member(3)); // never inside
         assert!(ring.push(Member(7)));
         for number in [2, 9, 7] {

@@ -1,9 +1,9 @@
-//! Selective acknowledgements of a segment.
+//! SACK blocks of a segment.
 
-/// The SACK blocks of a segment, the most recent first: ranges of sequence numbers, first byte and
-/// the one after the last.
+/// The SACK blocks of a segment, the most recent first. A block is the sequence number of its first
+/// byte and the number after its last.
 ///
-/// Source: RFC 2018, section 3: four fit beside no other option, three beside timestamps.
+/// Source: RFC 2018, section 3: at most four blocks, or three beside timestamps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); Self::MOST],
@@ -11,10 +11,10 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// How many there may be.
+    /// Most blocks of a segment.
     pub const MOST: usize = 4;
 
-    /// Adds a block behind the others; says whether there was room.
+    /// Appends a block. Returns false if there is no room.
     pub fn push(&mut self, block: (u32, u32)) -> bool {
         let free = self.blocks.get_mut(usize::from(self.len));
         let fits = free.is_some();
@@ -25,13 +25,13 @@ impl SackBlocks {
         fits
     }
 
-    /// The blocks there are.
+    /// The blocks.
     #[must_use]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Whether there are none.
+    /// True without blocks.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,4 +1,4 @@
-//! Packets on their way, by when each arrives: a list through the pool.
+//! Packets in flight, in order of arrival time: a list through the pool.
 
 use std::mem::replace;
 
@@ -6,45 +6,46 @@ use super::pool::NIL;
 use super::{Note, Packet, PacketId, PacketPool};
 use crate::Time;
 
-/// Packets on their way, the next to arrive first.
+/// Packets in flight; the next to arrive is first.
 ///
-/// What stands at its two ends is kept here, so that neither packet is looked at to ask for the next
-/// time or to append one that arrives after all others. Each knows when the next arrives, so that none
-/// is looked at before it is taken out; what stands before the first is therefore not kept.
+/// The arrival times of the first and the last packet are kept here. Reading the next time, or
+/// appending a packet that arrives last, therefore touches no packet. Each packet stores the
+/// arrival time of the next one, so a packet is read only when it is removed. The first packet's
+/// `previous` link is not maintained.
 #[derive(Debug)]
 pub(crate) struct Travelling {
     first: u32,
     last: u32,
     packets: u32,
-    /// When the first and the last arrive.
+    /// Arrival times of the first and the last packet.
     first_at: Time,
     last_at: Time,
 }
 
 impl Travelling {
-    /// None.
+    /// No packets.
     pub(crate) const fn new() -> Self {
         Self { first: NIL, last: NIL, packets: 0, first_at: Time::ZERO, last_at: Time::ZERO }
     }
 
-    /// How many there are.
+    /// Number of packets.
     pub(crate) const fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// When the first arrives.
+    /// Arrival time of the first packet.
     #[inline]
     pub(crate) const fn next_at(&self) -> Option<Time> {
         if self.first == NIL { None } else { Some(self.first_at) }
     }
 
-    /// The first, left where it is, and what is noted of it.
+    /// The first packet, which stays in the list, and the driver's note.
     #[inline]
     pub(crate) fn peek<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         (self.first != NIL).then(|| pool.with_note(self.first))
     }
 
-    /// Adds one that arrives at `at`, behind those that arrive then or before.
+    /// Adds a packet that arrives at `at`, after packets that arrive at or before this time.
     #[inline]
     pub(crate) fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
         let mut before = self.last;
@@ -56,7 +57,7 @@ impl Travelling {
         self.insert(pool, at, id, before);
     }
 
-    /// When `id` arrives.
+    /// Arrival time of `id`.
     fn due(&self, pool: &PacketPool, id: u32) -> Time {
         if id == self.first {
             return self.first_at;
@@ -64,7 +65,7 @@ impl Travelling {
         pool.links(pool.links(id).previous).next_at
     }
 
-    /// Puts it behind `before`; in front of all behind [`NIL`].
+    /// Inserts the packet after `before`, or first for [`NIL`].
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
     fn insert(&mut self, pool: &mut PacketPool, at: Time, id: PacketId, before: u32) {
@@ -85,7 +86,7 @@ impl Travelling {
         self.packets += 1;
     }
 
-    /// Takes the first out if it has arrived by `now`.
+    /// Removes the first packet if it has arrived by `now`.
     #[inline]
     pub(crate) fn pop(&mut self, pool: &PacketPool, now: Time) -> Option<PacketId> {
         if self.first == NIL || self.first_at > now {
@@ -108,10 +109,11 @@ mod tests {
     use crate::packet::Packet;
     use crate::random::Random;
 
-    /// Beside a sorted list, with many that arrive together and some that overtake.
+    /// Compared with a sorted list, with many simultaneous arrivals and some that overtake.
     ///
-    /// Kills: `>=` for `>` in `push`; a `first_at` that stays when one overtakes all; a `previous` not
-    /// set in what lies behind; reading what stands before the first, in `push` and in `due`.
+    /// Kills: `>=` for `>` in `push`; a `first_at` that stays when a packet overtakes all; a
+    /// `previous` not set in the successor; use of the predecessor of the first packet, in `push`
+    /// and in `due`.
     #[test]
     fn they_arrive_in_the_order_of_their_times_and_those_of_one_time_as_they_were_sent() {
         let mut random = Random::new(3, 0);

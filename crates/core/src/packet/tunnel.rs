@@ -25,7 +25,7 @@ impl TunnelKind {
     pub const ALL: [Self; 7] =
         [Self::Ip, Self::Gre, Self::Vxlan, Self::Geneve, Self::L2tp, Self::GtpU, Self::Pseudowire];
 
-    /// Its name in reports and metrics.
+    /// Name in reports and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,19 +1,20 @@
 //! Deficit round robin: the members of a ring take turns, byte for byte.
 //!
-//! A member may send while it has credit. At the head of the ring, a member without credit gets its quantum and goes
-//! to the end. A packet may take more than the credit that is left; the member then lacks it in its next turn.
+//! A member may send while it has credit. At the head of the ring, a member without credit gets its
+//! quantum and goes to the end. A packet may exceed the remaining credit. The member then has less
+//! in its next turn.
 //!
 //! Source: RFC 8290, section 4.2, after Shreedhar and Varghese (SIGCOMM 1995).
 
 use super::{First, Links, Member, make_room};
 
-/// The places of members in rings whose [`First`]s the caller keeps, and their credit.
+/// Links of members in rings, and their credit. The caller stores the [`First`] of each ring.
 ///
-/// A member is in one of the rings at most.
+/// A member is in at most one ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     links: Links,
-    /// Bytes each member may still send in its turn; negative: it sent more.
+    /// Bytes that each member may still send in its turn; negative if it sent more.
     credits: Vec<i64>,
 }
 
@@ -54,8 +55,8 @@ impl Turns {
         self.credits[member.index()]
     }
 
-    /// `member` has sent `bytes`; or has got more credit, if these are negative. A member that never had a turn owes
-    /// nothing.
+    /// `member` has sent `bytes`, or gets credit back if they are negative. A member that never had
+    /// a turn has no credit to change.
     pub(crate) fn charge(&mut self, member: Member, bytes: i64) {
         if let Some(credit) = self.credits.get_mut(member.index()) {
             *credit -= bytes;

@@ -1,4 +1,4 @@
-//! Tests of quantities and how they are written.
+//! Tests of quantities and their notation.
 
 use super::*;
 
