@@ -1,6 +1,7 @@
 //! What the parameters of mechanisms and of links are, what they are where nothing is written, and their range.
 
 mod adjuster;
+pub(crate) mod left;
 
 use serde_json::{Map, Value};
 
@@ -338,18 +339,6 @@ const MECHANISMS: &[(&str, &[Parameter])] = &[
             ("release", "What decides when the next ACK goes on.", r#"{"default":"gate"}"#),
             ("max_hold", "The longest an ACK may be held.", r#"{"default":"1 s"}"#),
             ("placement", PLACEMENT, AUTO),
-            (
-                "loss_express",
-                "Whether ACKs that tell of a loss go on twice as fast, or by the gate in twice the turn, until what is held \
-                 of their flow is worth a round trip. Not with `release = \"virtual-queue\"`.",
-                NO,
-            ),
-            (
-                "retransmissions",
-                "When data of uploads goes on that is sent again: in its turn, before all that waits, or with what waits of its \
-                 flow.",
-                r#"{"default":"in-turn"}"#,
-            ),
         ],
     ),
     (

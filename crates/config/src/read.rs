@@ -485,6 +485,9 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         found.push(unknown_name(kind.span(), &name, what, names));
         return None;
     }
+    if parameters::left::reports(node, &name, found) {
+        return None;
+    }
     T::deserialize(ValueDeserializer::from(node.clone()))
         .map_err(|error| {
             let span = error.span().unwrap_or_else(|| node.span());

@@ -42,11 +42,6 @@ pub trait AckControl: Send {
     /// Whether data waits in the queue of the aggregate, or passes and is charged.
     fn placement(&self) -> Placement;
 
-    /// When data goes on that is sent again.
-    fn retransmissions(&self) -> Precedence {
-        Precedence::InTurn
-    }
-
     /// Changes the profile of the aggregate.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
@@ -109,19 +104,6 @@ pub trait AckControl: Send {
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(hold::Flow);
 
-/// When a packet goes on that came after others that wait.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precedence {
-    /// When it is its turn.
-    #[default]
-    InTurn,
-    /// At once, before all that waits.
-    First,
-    /// At once, after what of its flow came before it.
-    FlowFirst,
-}
-
 /// A packet that goes back to the sender of a member.
 pub struct Returning<'a> {
     /// Whose data it acknowledges.
@@ -160,6 +142,8 @@ pub struct Queue {
     pub others: bool,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
+    /// Data passes it before it is paid for.
+    pub passes: bool,
     /// Charged bytes of others that have left it so far.
     pub left: Bytes,
     /// What stands behind it.

@@ -171,7 +171,7 @@ impl Trunk {
         self.receiver.turn(&mut Egress { cx, counts: &mut self.counts, out });
     }
 
-    /// When [`turn`](Self::turn) must be called at the latest. Early calls are harmless.
+    /// Latest time for the next call of [`turn`](Self::turn). Early calls are harmless.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
@@ -227,12 +227,12 @@ impl Trunk {
         self.tunnel.bytes_of(flow)
     }
 
-    /// Whether user packets that depart now travel in datagrams of the trunk.
+    /// Returns `true` if user packets that depart now travel in datagrams of the trunk.
     pub(crate) fn carries(&self) -> bool {
         self.config.wire.overhead(self.config.local) > 0 && !self.is_passing()
     }
 
-    /// Whether user packets bypass the trunk, because the other end is considered dead.
+    /// Returns `true` if user packets bypass the trunk, because the other end is considered dead.
     fn is_passing(&self) -> bool {
         self.config.fallback == Fallback::Direct && self.probe.peer_is_dead()
     }

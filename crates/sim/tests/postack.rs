@@ -243,6 +243,25 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     }
 }
 
+/// Kills: overdue ACKs of a flow that depart together. The data that they call for waits behind all that passed, for
+/// a second, and no ACK restarts the timer of its sender meanwhile: 80 timeouts of 100 senders. Less that may pass.
+#[test]
+fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
+    for flows in [50, 100] {
+        let case = |signal| Case { signal, way: Direction::Down, flows, loss: 0, window: None };
+        let [fair, gate] = [None, Some(GATE)].map(|signal| {
+            let mut scenario = scenario(&case(signal));
+            (scenario.run.duration, scenario.run.warmup) = (Duration::from_secs(6), Duration::ZERO);
+            scenario.run.seed = 1_001;
+            scenario.traffic[0].start = Start::Between(Duration::ZERO, Duration::from_millis(100));
+            played(&scenario)
+        });
+        assert_eq!([fair.timeouts, gate.timeouts], [0, 0], "{flows}: {gate:?}, {fair:?}");
+        assert!(gate.goodput > 0.99 * fair.goodput, "{flows}: {gate:?}, {fair:?}");
+        assert!(gate.data < fair.data / 2.0, "{flows}: {gate:?}, {fair:?}");
+    }
+}
+
 /// Kills: windows that start at their maximum. Ten senders that begin together would then have
 /// twice as much data in flight as the line and its buffer hold.
 #[test]

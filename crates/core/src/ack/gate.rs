@@ -215,12 +215,11 @@ pub(super) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
-/// Two full segments for each unit of weight; by loss express twice as many.
+/// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
 pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
-    let flow = holds.flow(member);
-    flow.segment().saturating_mul(2 * flow.speed()).saturating_mul(weight.max(1))
+    holds.flow(member).segment().saturating_mul(2).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]

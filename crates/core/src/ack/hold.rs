@@ -142,11 +142,6 @@ impl Holds {
         flow.zip(ack).is_some_and(|(flow, ack)| before(flow.seen, ack))
     }
 
-    /// How many times as fast as others of its weight ACKs of `member` go on.
-    pub(super) fn speed(&self, member: Member) -> u32 {
-        self.flows.get(member.index()).map_or(1, Flow::speed)
-    }
-
     /// For how long the oldest of `member` has been held.
     pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;

@@ -103,10 +103,10 @@ const LEAST: Duration = Duration::from_millis(1);
 /// Bounds are looked at each `2^21` ns at most: about two milliseconds.
 const MOST_DIGITS: u32 = 21;
 
-/// How long data of the oldest ACK of `member` takes at `rate`; by loss express half as long.
+/// How long data of the oldest ACK of `member` takes at `rate`.
 pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
-    rate.time_for(crate::Bytes(u64::from(cost.div_ceil(holds.speed(member)))))
+    rate.time_for(crate::Bytes(cost.into()))
 }
 
 #[cfg(test)]

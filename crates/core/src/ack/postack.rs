@@ -1,7 +1,8 @@
 //! PostACK: an ACK waits in place of the data it calls for, so that the data need not wait.
 //!
 //! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2 have
-//! the drain factor that P1 needs. PreAck (R001-21) exists only for relays in the simulator: an ACK of data
+//! the drain factor that P1 needs. The options of R001-14 are absent: a faster release after a loss, and
+//! priority of retransmitted data, did harm. PreAck (R001-21) exists only for relays in the simulator: an ACK of data
 //! that no receiver has breaks a promise of TCP (RFC 3135, section 4.1).
 //!
 //! A sender without another limit would have its ACKs held up to the bound, and then its data would wait. So
@@ -12,6 +13,13 @@
 //! a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with each loss of its
 //! management connections, so windows follow it over the bound. Otherwise they would shrink faster than ACKs
 //! depart, and some 4 % of the rate would be unused.
+//!
+//! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So of the ACKs of a
+//! flow that are overdue (R001-11 (b)) one departs, and the next after `min(cost / share, more)`: the time that
+//! its data takes at the flow's share, and at most the growth of a hold that the sender's timer allows. If all
+//! departed together, their data would wait behind all that passed before, and no ACK would restart the timer
+//! meanwhile. A queue for each flow separates them likewise. So does that of an upload, whose ACKs are therefore
+//! not separated.
 
 mod rules;
 
@@ -24,18 +32,15 @@ use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
-use super::{
-    AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Precedence, Queue, Returning,
-};
+use super::{AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpSegment};
-use crate::registry::checked;
 use crate::{Bytes, Cx, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// When ACKs go on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// What decides when the next goes on.
     pub release: Release,
@@ -45,22 +50,6 @@ pub struct Config {
     pub max_hold: Duration,
     /// Before or behind the bottleneck.
     pub placement: Placement,
-    /// Whether ACKs of a flow go on twice as fast while they tell of a loss, until those held call for no
-    /// more than a round trip carries.
-    ///
-    /// Source: `postack`, R001-14 ("loss express"). Differs: by the gate a flow gets twice the turn of others
-    /// of its weight, and alone is no faster; a virtual queue has no rate to double. It begins and ends
-    /// when an ACK arrives, and not before the round trip is known.
-    pub loss_express: bool,
-    /// When data of an upload goes on some of which was sent before. What does at once, whatever burst and peak
-    /// the profile has, is charged to its flow, whose next data waits for as much longer; while 64 KiB of the
-    /// aggregate are owed, it waits its turn.
-    ///
-    /// Source: `postack`, R001-14 ("passes with priority": `first`). Differs: senders take what it overtakes
-    /// of its own flow for lost (`postack/express`), so by default it does not, and by `flow-first` none of
-    /// that is overtaken; what was overtaken on its way here is taken for sent again; a class behind the
-    /// aggregate, and a trunk, make no difference.
-    pub retransmissions: Precedence,
 }
 
 /// The rules by which ACKs go on (`postack`, R001-9).
@@ -78,17 +67,9 @@ pub enum Release {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            release: Release::default(),
-            max_hold: MAX_HOLD,
-            placement: Placement::default(),
-            loss_express: false,
-            retransmissions: Precedence::default(),
-        }
+        Self { release: Release::default(), max_hold: MAX_HOLD, placement: Placement::default() }
     }
 }
-
-checked!(Config);
 
 /// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -99,14 +80,6 @@ const MAX_HOLD: Duration = Duration::from_secs(1);
 const FIRST_WINDOW: Bytes = Bytes(65_535);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        if self.loss_express && self.release == Release::VirtualQueue {
-            return Err("`loss_express` needs `release = \"gate\"` or `\"bucket\"`: \
-                        what a virtual queue releases has a time already");
-        }
-        Ok(())
-    }
-
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
         PostAck {
             config: self.clone(),
@@ -156,25 +129,30 @@ impl PostAck {
         Some(most.min(grown.max(first)).max(least))
     }
 
-    /// Begins or ends the express of `member`.
-    fn express(&mut self, member: Member, known: &Known) {
-        let way = known.near.zip(known.far).filter(|_| self.config.loss_express);
-        if let Some((near, far)) = way {
-            let round_trip = self.shares.most(member).bytes_in(near + far);
-            self.holds.flow(member).express(round_trip);
-        }
-    }
-
-    /// Lets go what has been held for as long as may be.
+    /// Lets go what has been held for as long as may be: of each flow no more than its share, as far as the
+    /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
+            let before = self.holds.flow(member).departed();
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
             self.called(cx, member, cost);
-            // Whether the next is overdue too.
+            let pause = self.pause(cx.now, member, before, cost);
             self.bound.forget(member);
-            self.bound.watch(cx.now, member, Duration::ZERO);
+            self.bound.watch(cx.now, member, pause);
         }
+    }
+
+    /// How long the next ACK of `member` may be held after one for `cost` bytes that departed at its bound, and
+    /// `before` which this number had departed. Zero if the sender's timer runs on, or data waits here.
+    fn pause(&mut self, now: Time, member: Member, before: u32, cost: u32) -> Duration {
+        let flow = self.holds.flow(member);
+        if !self.queue.passes || flow.departed() == before {
+            return Duration::ZERO;
+        }
+        let pause = flow.more().min(self.shares.of(member).time_for(Bytes(cost.into())));
+        let age = self.holds.age(member, now).unwrap_or_default();
+        pause.min(self.config.max_hold.saturating_sub(age))
     }
 
     /// Schedules the held ACKs of `member`: by the release rule, and at their bound.
@@ -222,10 +200,6 @@ impl PostAck {
 impl AckControl for PostAck {
     fn placement(&self) -> Placement {
         self.config.placement
-    }
-
-    fn retransmissions(&self) -> Precedence {
-        self.config.retransmissions
     }
 
     fn set_profile(&mut self, _: Time, profile: &Profile) {
@@ -288,7 +262,6 @@ impl AckControl for PostAck {
         };
         let before = self.holds.flow(member).delivered();
         let taken = self.holds.take_in(cx, back, open, out);
-        self.express(member, known);
         match taken {
             Taken::Passed(_) if refuses => {
                 // The cost of ACKs may count SACK blocks twice, but the position does not.
@@ -401,89 +374,25 @@ mod tests {
     use crate::Rate;
     use crate::packet::TcpFlags;
 
-    /// A signal with this `release`, and with loss express if so said.
-    fn bench(release: &str, express: bool) -> Bench {
-        let fields = format!("release = '{release}', loss_express = {express}");
-        Bench::new(&format!("{{ kind = 'postack', {fields} }}"), 10)
-    }
-
     /// Where the segments of `member` end.
     fn end(member: u32, segments: u32) -> u32 {
         (member << 24) + segments * MSS
     }
 
-    /// Of `member`, ACKs of so many `segments` are held, the last of which may tell of a hole.
-    fn hold(bench: &mut Bench, member: u32, segments: u32, hole: bool) {
+    /// Of `member`, ACKs of so many `segments` are held.
+    fn hold(bench: &mut Bench, member: u32, segments: u32) {
         bench.fill(US(0), true);
         (0..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
         bench.ack(US(0), member, end(member, 0));
         (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(member, n)).is_empty()));
-        if hole {
-            let block = (end(member, segments + 1), end(member, segments + 2));
-            let tells = plain(end(member, segments));
-            assert!(bench.back(US(1), member, tells, &[block]).is_empty());
-        }
-    }
-
-    /// Segments of each of two members whose ACKs went on by `at`.
-    fn gone(mut bench: Bench, at: Time) -> [u32; 2] {
-        let mut gone = [0; 2];
-        let mut went = bench.fill(US(1), false);
-        went.extend(bench.run_until(at).into_iter().map(|(_, tcp)| tcp));
-        for tcp in went {
-            gone[usize::from(tcp.ack >> 24 > 0)] = (tcp.ack & 0xff_ffff) / MSS;
-        }
-        gone
-    }
-
-    /// Kills: an express nobody asked for, or for a flow without a hole; one that is not twice as fast, or
-    /// never ends; one of less than a round trip, of which 10 Mbit/s carry 41 segments; payload for frames.
-    #[test]
-    fn with_loss_express_what_is_held_behind_a_hole_goes_on_twice_as_fast() {
-        let held = |express, segments, hole| {
-            let mut bench = bench("bucket", express);
-            hold(&mut bench, 0, segments, hole);
-            bench
-        };
-        let alone = |express, segments, hole| gone(held(express, segments, hole), US(25_001))[0];
-        let usual = alone(false, 200, true);
-        assert!((18..=21).contains(&usual), "{usual}");
-        assert_eq!(alone(true, 200, false), usual);
-        // One more is acknowledged by the block.
-        assert_eq!(alone(true, 40, true), usual);
-        for segments in [41, 200] {
-            let express = alone(true, segments, true);
-            assert!(express.abs_diff(2 * usual) <= 3, "{express} of {segments}");
-        }
-        let mut filled = held(true, 200, true);
-        assert!(filled.ack(US(2), 0, end(0, 202)).is_empty());
-        assert!(gone(filled, US(25_001))[0].abs_diff(usual) <= 1);
-    }
-
-    #[test]
-    fn with_loss_express_a_gate_gives_a_flow_behind_a_hole_twice_the_turn() {
-        for express in [false, true] {
-            let mut bench = bench("gate", express);
-            (0..2).for_each(|member| hold(&mut bench, member, 200, member == 1));
-            let [one, other] = gone(bench, US(60_001)).map(f64::from);
-            let times = if express { 2.0 } else { 1.0 };
-            assert!(one > 15.0 && (other / one / times - 1.0).abs() < 0.15, "{one} {other}");
-        }
-    }
-
-    #[test]
-    fn a_virtual_queue_has_no_express() {
-        let spec = "kind = 'postack'\nrelease = 'virtual-queue'\nloss_express = true";
-        let refused = toml::from_str::<crate::ack::AckSpec>(spec).unwrap_err().to_string();
-        assert!(refused.contains("`loss_express` needs"), "{refused}");
     }
 
     /// Kills: leave that is counted for who has sent its last, so that others wait for it to run out.
     #[test]
     fn what_nobody_will_send_is_not_waited_for() {
         for ends in [false, true] {
-            let mut bench = bench("gate", false);
-            (0..2).for_each(|member| hold(&mut bench, member, 20, false));
+            let mut bench = Bench::new("'postack'", 10);
+            (0..2).for_each(|member| hold(&mut bench, member, 20));
             if ends {
                 bench.data_with(US(1), 0, end(0, 23), TcpFlags::FIN);
             }
@@ -509,8 +418,8 @@ mod tests {
     /// Kills: leave for all that is held of a connection that was reset, so that others wait for it to run out.
     #[test]
     fn nobody_waits_for_data_of_a_connection_that_was_reset() {
-        let mut bench = bench("gate", false);
-        (0..2).for_each(|member| hold(&mut bench, member, 20, false));
+        let mut bench = Bench::new("'postack'", 10);
+        (0..2).for_each(|member| hold(&mut bench, member, 20));
         bench.queue.own = Bytes::ZERO;
         let reset = TcpFlags(TcpFlags::RST | TcpFlags::ACK);
         let went = bench.back(US(2), 0, TcpSegment { flags: reset, ..plain(end(0, 20)) }, &[]);

@@ -4,7 +4,6 @@ use super::policer::Policer;
 use super::progress::Progress;
 use super::shaper::{Debt, Shaper};
 use super::{ShapingTimer, Tokens};
-use crate::ack::Precedence;
 use crate::allocation::Allocation;
 use crate::packet::{Fifo, Handover, Member};
 use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
@@ -134,17 +133,10 @@ impl Conditioner {
         }
     }
 
-    /// Charges `packet`, which passes at once. Packets of its flow that must precede it are
-    /// appended to `out`. Returns `None` if it must wait or is to be policed.
-    pub(super) fn pass(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &PacketId,
-        precedence: Precedence,
-        out: &mut Fifo,
-    ) -> Option<Progress> {
+    /// Charges `packet`, which passes at once. Returns `None` if it must wait or is to be policed.
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         match self {
-            Self::Shape(shaper) => shaper.pass(cx, packet, precedence, out),
+            Self::Shape(shaper) => shaper.pass(cx, packet),
             Self::Pass | Self::Police(_) => None,
         }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
-use crate::ack::Precedence;
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
 use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room, number};
 use crate::policy::{Conditioning, Profile};
@@ -57,10 +56,14 @@ struct Waiting<'a> {
 /// Most debt that is paid at once: a full-size frame.
 const PART: u64 = 1_514;
 
-/// Packets pass while the debt is at most the bytes of this time at the mean rate,
-const MOST_OWED: Duration = Duration::from_secs(1);
+/// Packets pass while the debt is at most the bytes of this time at the mean rate.
+/// If a part of a flow's first window passes, the rest waits for the debt of that part, and no ACK
+/// restarts its sender's timer meanwhile. So first windows of ten segments (RFC 6928) have to pass.
+/// At 10 Mbit/s, those of 165 flows do. With 1 s, those of 83 do, and one timer in 170 of a hundred
+/// downloads expires (`postack/together`).
+const MOST_OWED: Duration = Duration::from_secs(2);
 
-/// and always while it is at most this.
+/// Packets always pass while the debt is at most this.
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for Waiting<'_> {
@@ -131,38 +134,18 @@ impl Shaper {
         }
     }
 
-    /// Charges `packet`, which passes at once and pays when its turn comes. Packets of its flow
-    /// that must precede it are appended to `out` and charged too. Returns `None` if the packet
+    /// Charges `packet`, which passes at once and pays when its turn comes. Returns `None` if the packet
     /// must wait behind others of its flow, or if the debt is too large.
-    pub(super) fn pass(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &PacketId,
-        precedence: Precedence,
-        out: &mut Fifo,
-    ) -> Option<Progress> {
+    pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         let Packet { member, cost, flow, .. } = cx.pool[packet];
-        let before = self.queue.bytes_of(member);
-        let most = match precedence {
-            Precedence::InTurn if before > Bytes::ZERO => Bytes::ZERO,
-            Precedence::InTurn => self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED),
-            Precedence::First => FEW_OWED,
-            Precedence::FlowFirst => FEW_OWED.saturating_sub(before),
-        };
-        if self.owed >= most.0 {
+        let most = self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED);
+        if self.queue.bytes_of(member) > Bytes::ZERO || self.owed >= most.0 {
             return None;
         }
-        let (mut progress, mut charge) = (Progress::default(), u64::from(cost));
+        let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
         progress.governed = Governed::default();
-        if precedence == Precedence::FlowFirst {
-            while let Some(before) = self.queue.dequeue_flow(cx, member) {
-                progress.conforms(&cx.pool[&before], cx.now);
-                charge += u64::from(cx.pool[&before].cost);
-                out.push(cx.pool, before);
-            }
-        }
-        self.owe(cx.now, member, Debt { bytes: charge, flow });
+        self.owe(cx.now, member, Debt { bytes: cost.into(), flow });
         Some(progress)
     }
 

@@ -1,9 +1,7 @@
 //! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
 
 use super::Aggregate;
-use crate::ack::{
-    AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Precedence, Queue, Returning,
-};
+use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};
 use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -15,8 +13,6 @@ pub(super) struct Signal {
     spec: Option<AckSpec>,
     /// Data passes at once and is charged later.
     passes: bool,
-    /// Precedence of retransmissions while other data waits.
-    retransmissions: Precedence,
     /// Packets of ACK-controlled flows that entered the queue, without those moved to other queues.
     pub(super) entered: Governed,
     /// Counters of earlier ACK controls.
@@ -32,14 +28,7 @@ impl Signal {
         };
         let control = spec.build(profile, now);
         let passes = control.placement().passes(direction);
-        let retransmissions = if passes { Precedence::InTurn } else { control.retransmissions() };
-        Self {
-            passes,
-            retransmissions,
-            control: Some(control),
-            spec: Some(spec.clone()),
-            ..Self::default()
-        }
+        Self { passes, control: Some(control), spec: Some(spec.clone()), ..Self::default() }
     }
 
     pub(super) fn leave(&mut self, member: Member) {
@@ -258,7 +247,7 @@ impl Aggregate {
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let len = pool[&packet].wire_len();
-        let back = self.try_pass(now, pool, packet, Precedence::InTurn, out);
+        let back = self.try_pass(now, pool, packet, out);
         if back.is_none() {
             self.counts.offered.add(len);
         }
@@ -274,12 +263,10 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        let (controlled, seen_before) = (pool[&packet].is_controlled(), pool[&packet].seen_before);
-        let precedence = if seen_before { self.signal.retransmissions } else { Precedence::InTurn };
-        if !controlled || !self.signal.passes && precedence == Precedence::InTurn {
+        if !self.signal.passes || !pool[&packet].is_controlled() {
             return Some(packet);
         }
-        let back = self.try_pass(now, pool, packet, precedence, out);
+        let back = self.try_pass(now, pool, packet, out);
         if back.is_none() {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             self.counts.progress += self.conditioner.serve(&mut cx, out);
@@ -292,11 +279,10 @@ impl Aggregate {
         now: Time,
         pool: &mut PacketPool,
         packet: PacketId,
-        precedence: Precedence,
         out: &mut Fifo,
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        match self.conditioner.pass(&mut cx, &packet, precedence, out) {
+        match self.conditioner.pass(&mut cx, &packet) {
             None => Some(packet),
             Some(progress) => {
                 self.counts.progress += progress;
@@ -315,6 +301,6 @@ impl Aggregate {
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);
         let (others, apart) = (backlog > waiting.packets, !self.conditioner.lends());
-        Queue { own, others, apart, left, ahead }
+        Queue { own, others, apart, passes: self.signal.passes, left, ahead }
     }
 }

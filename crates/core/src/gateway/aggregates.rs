@@ -1,4 +1,4 @@
-//! The aggregates there are, and which belongs to which policy.
+//! The aggregates, and the policy that each belongs to.
 
 use super::trunks::TrunkId;
 use crate::aggregate::Aggregate;
@@ -31,7 +31,7 @@ struct Before {
 
 /// A place for an aggregate.
 struct Slot {
-    /// The generation its occupant came in with: older handles mean somebody else.
+    /// The generation in which its aggregate came. Older handles refer to an earlier aggregate.
     since: u32,
     aggregate: Option<Aggregate>,
     exit: Exit,
@@ -51,12 +51,12 @@ pub(super) enum Fate {
     Vanished,
 }
 
-/// Where packets of an aggregate go on.
+/// Egress of an aggregate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exit {
-    /// The trunk that takes them.
+    /// The trunk that carries its packets.
     pub(super) trunk: Option<TrunkId>,
-    /// The class of the link that they are of.
+    /// The class of the link that sends its packets.
     pub(super) class: Option<ClassId>,
     /// The policy drops a protocol by name, so it conditions control traffic.
     pub(super) drops_control: bool,
@@ -68,7 +68,7 @@ impl Aggregates {
         self.of_policy.get(policy.index())?[direction.index()]
     }
 
-    /// Gives the aggregate of a policy, which came in with `generation`, a slot.
+    /// Adds the aggregate of `policy`, as of `generation`. Returns its slot.
     pub(super) fn add(
         &mut self,
         policy: PolicyIndex,
@@ -97,17 +97,17 @@ impl Aggregates {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
     }
 
-    /// Where packets of the aggregate in `slot` go on.
+    /// Egress of the aggregate in `slot`.
     pub(super) fn exit(&self, slot: u32) -> Exit {
         self.slots.get(index(slot)).map(|slot| slot.exit).unwrap_or_default()
     }
 
-    /// The class of the link that packets of the aggregate in `slot` are of.
+    /// The class of the link for packets of the aggregate in `slot`.
     pub(super) fn class(&self, slot: u32) -> Option<ClassId> {
         self.exit(slot).class
     }
 
-    /// Says where they go on from now on.
+    /// Changes the egress of the aggregate in `slot`.
     pub(super) fn set_exit(&mut self, slot: u32, exit: Exit) {
         if let Some(slot) = self.slots.get_mut(index(slot)) {
             slot.exit = exit;
@@ -118,23 +118,23 @@ impl Aggregates {
         self.slots.get(index(slot))?.aggregate.as_ref()
     }
 
-    /// The aggregate `handle` meant, if that is still there.
+    /// The aggregate that `handle` refers to, if it still exists.
     pub(super) fn meant(&mut self, handle: Handle) -> Option<&mut Aggregate> {
         let slot = self.slots.get_mut(index(handle.aggregate))?;
         if slot.since <= handle.generation { slot.aggregate.as_mut() } else { None }
     }
 
-    /// The aggregate `handle` means, if that is still there, to look at.
+    /// The aggregate that `handle` refers to, if it still exists, for reading.
     pub(super) fn now(&self, handle: Handle) -> Option<&Aggregate> {
         let slot = self.slots.get(index(handle.aggregate))?;
         if slot.since <= handle.generation { slot.aggregate.as_ref() } else { None }
     }
 
-    /// Whether packets of `flow` wait in one of them.
+    /// Returns `true` if packets or held ACKs of `flow` wait in an aggregate.
     pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
         Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
             let aggregate = self.now(handle);
-            // Of a member that other flows are too, what waits is theirs as well.
+            // The backlog of a shared member belongs to other flows too.
             aggregate.is_some_and(|aggregate| {
                 !aggregate.is_shared(handle.member)
                     && (aggregate.waiting(handle.member) > Bytes::ZERO
@@ -143,7 +143,7 @@ impl Aggregates {
         })
     }
 
-    /// Ends the memberships of `flow`, which is no more and has nothing waiting.
+    /// Ends the memberships of `flow`, which has expired and has no backlog.
     pub(super) fn part(&mut self, now: Time, flow: &Flow) {
         for handle in Direction::BOTH.map(|way| flow.handle(way)) {
             if let Some(aggregate) = self.meant(handle) {
@@ -208,7 +208,7 @@ impl Aggregates {
         (place.policy, place.swap) = (policy, swap);
     }
 
-    /// Takes out the aggregate in `slot`; the slot is used again.
+    /// Removes the aggregate in `slot`. The slot becomes free.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Aggregate> {
         let aggregate = self.slots.get_mut(index(slot))?.aggregate.take()?;
         self.free.push(slot);

@@ -50,7 +50,7 @@ impl Balance {
         self.bucket.content() >= 0
     }
 
-    /// When the link may choose a packet.
+    /// Earliest time at which the link may choose a packet.
     pub(super) fn permits_at(&self) -> Time {
         self.bucket.reaches(0)
     }
@@ -66,7 +66,7 @@ impl Balance {
         departs
     }
 
-    /// When a chosen packet of `len` departs.
+    /// Departure time of a chosen packet of `len`.
     pub(super) fn pays_at(&self, len: Bytes) -> Time {
         self.bucket.reaches(self.needed(len))
     }

@@ -10,12 +10,12 @@ use crate::policy::{Class, ClassChange, ClassSet};
 use crate::scheduler::Term;
 
 impl Gateway {
-    /// Changes what the class of that name has a right to, in both directions or neither; until
-    /// policies are installed.
+    /// Changes the rights of the class called `name`, in both directions or in neither. The change
+    /// holds until policies are installed.
     ///
     /// # Errors
     ///
-    /// If there is none of that name, or its rights would contradict those of others.
+    /// If no class has that name, or its rights would contradict those of others.
     pub fn change_class(
         &mut self,
         now: Time,
@@ -50,13 +50,13 @@ impl Gateway {
         Ok(())
     }
 
-    /// Adds a class, until policies are installed. Its parent must hold no packets; where there are no classes
-    /// yet, what waits goes on as `default`.
+    /// Adds a class until policies are installed. Its parent must hold no packets. If it is the
+    /// first class, waiting packets move to the class `default`.
     ///
     /// # Errors
     ///
-    /// If there is one of that name, its parent is none or holds packets, or its rights would contradict those
-    /// of others.
+    /// If a class of that name exists, its parent does not exist or holds packets, or its rights
+    /// would contradict those of others.
     pub fn add_class(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
         if self.links.iter().all(|link| link.classes().is_none()) {
             return self.add_first(now, class);
@@ -80,7 +80,8 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// If there is none, it has parts, a policy names it, or packets wait there.
+    /// If no class has that name, it has parts, a policy or a ratio names it, or packets wait
+    /// there.
     pub fn remove_class(&mut self, name: &str) -> Result<(), ClassChangeError> {
         if self.links.iter().all(|link| link.classes().is_none()) {
             return Err(ClassChangeError::NoClass);
@@ -96,7 +97,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Adds a class where the links had one queue each.
+    /// Adds the first class to links that had one queue each.
     fn add_first(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
         while self.go_on_installing(now) {}
         if let Some(parent) = &class.parent {

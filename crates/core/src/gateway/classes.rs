@@ -38,36 +38,37 @@ pub(super) struct Classes {
     one_buffer: bool,
     /// The marking of the shared buffer.
     marker: Option<Box<Marker>>,
-    /// By number; the link itself has one too, in which nothing waits.
+    /// By index. The link itself has index 0, and no packets wait there.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
-    /// Where packets wait of which no policy says otherwise.
+    /// The class of packets whose policy names no class.
     default: ClassId,
-    /// The class without a name in which control traffic borrows, once classes were installed.
+    /// The unnamed class in which control traffic borrows. The link itself until classes are
+    /// installed.
     control: ClassId,
-    /// Those with delay bounds, and the longest packet, as it is charged, for which these are to hold.
+    /// Classes with delay bounds. Then the longest charged packet for which the bounds hold.
     bounded: BTreeSet<u32>,
     frame: Bytes,
     /// Classes that the new set names, by index, while classes are changed one by one.
     named: Vec<bool>,
-    /// The place of the next such class in the file.
+    /// Place in the file of the next class in the set.
     next_rank: u32,
 }
 
-/// What is kept of a class beside its rights.
+/// State of a class besides its rights.
 struct Line {
     name: Box<str>,
     /// Its queue, shared with the policies and the other direction.
     spec: Arc<QdiscSpec>,
-    /// Made when the first packet comes.
+    /// `None` until the first packet arrives.
     queue: Option<Box<Waiting>>,
     /// Rate that was last set for the queue.
     rate: Rate,
-    /// Packets that came.
+    /// Packets that arrived.
     arrived: u64,
-    /// ACKs that its queue dropped as redundant.
+    /// ACKs dropped as redundant by its queue.
     thinned: u64,
-    /// Bits per second that its children are promised.
+    /// Sum of its children's guarantees, in bit/s.
     promised: u64,
     /// Its place in the order of the file.
     rank: u32,
@@ -190,7 +191,7 @@ impl Classes {
         guarantee.or(terms.ceiling).unwrap_or(self.rate)
     }
 
-    /// Adds one class, or changes it to what `class` says. `rank` is its place in the file.
+    /// Adds the class, or changes the class of that name. `rank` is its place in the file.
     fn put(&mut self, cx: &mut Cx<'_>, class: &Class, rank: u32) -> ClassId {
         let parent = class.parent.as_ref().and_then(|name| self.find(name));
         let parent = parent.unwrap_or(ClassId::ROOT);
@@ -310,13 +311,13 @@ impl Classes {
         number(self.way(id).count())
     }
 
-    /// A class and those it is below, but not the link.
+    /// A class and its ancestors, without the link.
     fn way(&self, id: ClassId) -> impl Iterator<Item = ClassId> + '_ {
         let is_class = |id: &ClassId| *id != ClassId::ROOT;
         std::iter::successors(Some(id), |at| Some(self.scheduler.parent(*at))).take_while(is_class)
     }
 
-    /// Takes out all that waits at a class.
+    /// Removes all packets from a class.
     fn clear(&mut self, cx: &mut Cx<'_>, id: ClassId, out: &mut Fifo) {
         let line = &mut self.lines[id.index()];
         while let Some(packet) = line.dequeue(cx) {
@@ -327,20 +328,20 @@ impl Classes {
         self.scheduler.idle(id);
     }
 
-    /// Takes out all that waits.
+    /// Removes all packets from all classes.
     pub(super) fn clear_all(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         for at in 0..self.lines.len() {
             self.clear(cx, ClassId(number(at)), out);
         }
     }
 
-    /// Takes out all that waits at classes that have a name, without a look at the numbers of removed ones.
+    /// Removes all packets from classes with a name. Free indices are skipped.
     pub(super) fn clear_named(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let named: Vec<_> = self.by_name.values().copied().collect();
         named.into_iter().for_each(|id| self.clear(cx, id, out));
     }
 
-    /// The class of that name.
+    /// The class called `name`.
     pub(super) fn find(&self, name: &str) -> Option<ClassId> {
         self.by_name.get(name).copied()
     }
@@ -350,17 +351,17 @@ impl Classes {
         class.filter(|class| self.scheduler.is_leaf(*class)).unwrap_or(self.default)
     }
 
-    /// The class of packets that no policy gives one.
+    /// The class of packets whose policy names no class.
     pub(super) const fn default(&self) -> ClassId {
         self.default
     }
 
-    /// What waits at a class.
+    /// Backlog of a class.
     pub(super) fn backlog(&self, id: ClassId) -> Backlog {
         self.lines.get(id.index()).map_or_else(Backlog::default, Line::backlog)
     }
 
-    /// What waits at a class, as a signal sees it, of a link of `rate`.
+    /// Queue of a class, as ACK control sees it. The link has `rate`.
     pub(super) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
         let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
         let rate = self.scheduler.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
@@ -374,9 +375,9 @@ impl Classes {
         queue.map_or(Bytes::ZERO, |queue| queue.bytes_of(flow))
     }
 
-    /// Takes in a packet at a leaf.
+    /// Enqueues a packet at a leaf class.
     ///
-    /// When buffers are scarce, one that would wait behind others of its class is dropped.
+    /// If buffers are scarce, the packet is dropped unless the queue of its class is empty.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         if cx.pool.is_scarce() && self.backlog(leaf).packets > 0 {
             self.lines[leaf.index()].arrived += 1;
@@ -452,19 +453,19 @@ impl Classes {
         }
     }
 
-    /// When a packet may go, as far as classes are concerned.
+    /// Earliest time at which the classes permit a packet.
     pub(super) fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.scheduler.ready_at(now)
     }
 
-    /// Moves what waits of `flow` to another leaf.
+    /// Moves the backlog of `flow` to another leaf class.
     pub(super) fn move_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId, to: ClassId) {
         while let Some(packet) = self.withdraw(cx, flow, from) {
             self.enqueue(cx, to, packet);
         }
     }
 
-    /// What waits at a leaf changes hands; says whether there was any.
+    /// Hands packets at a leaf class over to another queue index. Returns `true` if there were any.
     pub(super) fn hand_over(
         &mut self,
         pool: &mut PacketPool,
@@ -483,7 +484,7 @@ impl Classes {
         Some(packet)
     }
 
-    /// What a class has a right to.
+    /// Rights of a class.
     pub(super) fn terms(&self, id: ClassId) -> Terms {
         self.scheduler.terms(id)
     }
@@ -507,7 +508,7 @@ impl Classes {
         true
     }
 
-    /// The class of that name; others take time only if it has parts.
+    /// Report of the class called `name`. Takes time for other classes only if it has parts.
     pub(super) fn report(&self, name: &str) -> Option<ClassReport> {
         let id = self.find(name)?;
         let mut inside = self.inside(id);
@@ -518,7 +519,7 @@ impl Classes {
         Some(self.report_of(id, inside))
     }
 
-    /// What waits at a class itself, and what was dropped there.
+    /// Backlog of a class itself, and packets dropped there.
     fn inside(&self, id: ClassId) -> Inside {
         let line = &self.lines[id.index()];
         let waiting = line.backlog();
@@ -550,7 +551,7 @@ impl Classes {
     }
 }
 
-/// What waits at a class and its parts, and packets dropped there.
+/// Backlog of a class and its parts, and packets dropped there.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     waiting: Backlog,

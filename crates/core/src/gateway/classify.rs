@@ -1,8 +1,8 @@
-//! The first stage: which flow a packet is of, and which aggregate that belongs to.
+//! The first stage: finds the flow and the aggregate of a packet.
 //!
-//! Source: `aggregates`, section 6.1: a flow's handle makes this one look-up. Differs: when policies
-//! change, handles of an older generation are renewed with the flow's next packet; the AIX original
-//! scans all sockets.
+//! Source: `aggregates`, section 6.1: the handle of a flow saves all look-ups but one.
+//! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
+//! original scans all sockets.
 
 use super::Gateway;
 use super::aggregates::{Aggregates, Exit, Fate};
@@ -17,8 +17,8 @@ use crate::policy::{Policy, PolicyIndex};
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
-    /// Finds the flow of `id` and the slot of its aggregate; notes the flow, and the member it is
-    /// there.
+    /// Finds the flow of `id` and the slot of its aggregate. Writes flow and member into the
+    /// packet.
     pub(super) fn classify(
         &mut self,
         now: Time,
@@ -54,7 +54,7 @@ impl Gateway {
         }
     }
 
-    /// The flow of `id`, which is made if this is its first packet; `None` if there is no room.
+    /// The flow of `id`. The first packet creates the flow. `None` if the flow table is full.
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
         let (packet, outer) = (&self.pool[id], self.pool.outer(id));
         let known = self.flows.find_inside(packet, outer, direction);
@@ -78,12 +78,13 @@ impl Gateway {
         Some(inserted.id)
     }
 
-    /// The policy of `id` among those in force.
+    /// The policy in force that matches `id`.
     pub(super) fn lookup(&self, id: &PacketId, direction: Direction) -> Option<PolicyIndex> {
         self.policies.lookup_inside(&self.pool[id], self.pool.outer(id), direction)
     }
 
-    /// A packet of a flow there is no room for: matched on its own, and one member with all such.
+    /// Classifies a packet of an untracked flow by itself. All untracked flows of an aggregate
+    /// share one member.
     fn classify_untracked(
         &mut self,
         now: Time,
@@ -119,7 +120,7 @@ impl Gateway {
         self.move_to(now, direction, to, one);
     }
 
-    /// Takes out of an aggregate what waits of flows there is no room for and is no longer of its policy.
+    /// Removes packets of untracked flows from an aggregate whose policy they no longer match.
     fn withdraw_strangers(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
         let own = self.aggregates.policy(slot);
         let aggregate = self.aggregates.get_mut(slot)?;
@@ -210,8 +211,8 @@ impl Gateway {
         handle
     }
 
-    /// Lets a flow that is new in the table have what waits of it among the flows there was no room
-    /// for, so that what comes now does not overtake it. `packet` is its first in `direction`.
+    /// Moves the packets of a flow that were queued as untracked, when the flow gets a table entry.
+    /// Later packets are then not reordered before them. `packet` is the first one in `direction`.
     fn give_back(
         &mut self,
         now: Time,
@@ -246,7 +247,7 @@ impl Gateway {
         }
     }
 
-    /// Hands what a flow had waiting to the aggregate it now belongs to.
+    /// Moves the backlog of a flow to its new aggregate.
     pub(super) fn move_to(
         &mut self,
         now: Time,
@@ -294,11 +295,11 @@ impl Gateway {
         Some(self.aggregates.add(policy, aggregate, exit, self.generation))
     }
 
-    /// Where packets of a policy's aggregate go on: down there are no trunks.
+    /// Egress of a policy's aggregate. Trunks carry the direction up only.
     pub(super) fn exit_of(&self, policy: &Policy, direction: Direction) -> Exit {
         let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Up);
         let link = &self.links[direction.index()];
-        // While a swap goes on, classes may be there that the set in force does not have.
+        // During a swap, links may have classes that the set in force does not have.
         let class = policy.class.as_ref().filter(|_| !self.policies.classes().is_empty());
         Exit {
             trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
@@ -307,7 +308,7 @@ impl Gateway {
         }
     }
 
-    /// Forgets flows that have been idle for long: a part of the table each time.
+    /// Removes idle flows. Each call examines a part of the table.
     pub(super) fn sweep(&mut self, now: Time) {
         let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
         let (aggregates, links) = (&self.aggregates, &self.links);
@@ -328,10 +329,11 @@ impl Gateway {
 /// A round over the whole table takes about ten seconds.
 const SWEEPS_PER_ROUND: usize = 10_000;
 
-/// Flows that are looked at each time, however few there are.
+/// Least number of flows examined by a call.
 const FEWEST: usize = 4;
 
-/// Whether packets of a flow wait anywhere. Its number, and its memberships, must then stay its own.
+/// Returns `true` if packets of a flow wait anywhere. Its index and memberships must then not be
+/// reused.
 fn has_waiting(
     aggregates: &Aggregates,
     links: &[Link; 2],

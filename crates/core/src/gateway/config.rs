@@ -9,47 +9,47 @@ use crate::qdisc::QdiscSpec;
 use crate::scheduler::SchedulerSpec;
 use crate::{Packet, Rate, trunk};
 
-/// What a gateway is told beside its policies.
+/// Settings of a gateway beside its policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayConfig {
-    /// Rate of the access link, up and down; `None` does not limit it.
+    /// Rate of the access link, up and down. `None`: no limit.
     pub rate: [Option<Rate>; 2],
-    /// What the access link adds to every frame.
+    /// Bytes that the access link adds to each frame.
     pub overhead: Overhead,
-    /// Where packets wait for the access link.
+    /// The queue of the access link.
     pub queue: QdiscSpec,
-    /// Most packets inside at once: buffers of the driver.
+    /// Most packets inside at once: the number of the driver's buffers.
     pub packets: u32,
-    /// Most flows told apart at once.
+    /// Most flows tracked at once.
     pub flows: u32,
-    /// How often the shaping timer looks; zero for exactly when the next packet conforms.
+    /// Interval of the shaping timer. Zero: it expires exactly when the next packet conforms.
     pub shaping_interval: Duration,
-    /// What else makes an aggregate look whether packets that wait may leave.
+    /// Other events that make an aggregate check whether packets may depart.
     pub shaping_triggers: TriggerSet,
     /// The policy of fragments whose first fragment is unknown.
     pub fragments_without_first: WithoutFirst,
-    /// The trunks that end here.
+    /// The trunks that terminate here.
     pub trunks: Vec<trunk::Config>,
-    /// What seeds the hashes and all chance: fixed in a simulation, random on the live gateway.
+    /// Seed of hashes and random choices: fixed in a simulation, random in the live gateway.
     pub seed: u64,
-    /// The scheduler of the link, where it has classes.
+    /// The scheduler of a link with classes.
     pub scheduler: SchedulerSpec,
 }
 
 impl GatewayConfig {
-    /// When aggregates look whether packets that wait may leave.
+    /// Timer and triggers of aggregates.
     pub(super) const fn shaping_timer(&self) -> ShapingTimer {
         ShapingTimer { interval: self.shaping_interval, triggers: self.shaping_triggers }
     }
 
-    /// Whether `other` differs in what a running gateway cannot change.
+    /// Returns `true` if `other` differs in settings that a running gateway cannot change.
     #[must_use]
     pub fn needs_restart(&self, other: &Self) -> bool {
         self.packets != other.packets || self.flows != other.flows
     }
 }
 
-/// What a link adds to a frame, beyond what the gateway sees of it.
+/// Bytes that a link adds to a frame.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Overhead {
     /// Bytes added to (or, negative, taken from) each frame.
@@ -68,7 +68,7 @@ pub enum Headers {
     /// No header.
     #[default]
     None,
-    /// Those of PPPoE and PPP.
+    /// The headers of PPPoE and PPP.
     Pppoe,
     /// Every header.
     All,
@@ -94,8 +94,8 @@ const ETHERNET: u16 = 14;
 const PPPOE: i32 = 8;
 
 impl Overhead {
-    /// What `packet` is charged: its frame, or for a super-packet each of its frames, on the real
-    /// link.
+    /// The bytes that `packet` is charged on the link. For a super-packet it is the sum over its
+    /// frames.
     #[inline]
     #[must_use]
     pub fn charge(&self, packet: &Packet) -> u32 {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(Overhead::default().charge(&packet), 3 * 1_042);
     }
 
-    /// Kills: what is added counted once for all frames.
+    /// Kills: the added bytes counted once for all frames.
     #[test]
     fn what_each_frame_is_longer_counts_for_each() {
         let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };

@@ -1,9 +1,9 @@
 //! The queue of control traffic at a link with a rate. No other traffic can starve it.
 //!
-//! Control traffic precedes all classes as long as its [allowance](crate::class::control) lasts. Beyond that
-//! it borrows. Among classes it borrows as one more class with the weight and priority of `default`. Without
-//! classes it has the same share as the queue of the link. Sources take turns, and a source that was silent
-//! comes first.
+//! Control traffic precedes all classes as long as its [allowance](crate::class::control) lasts.
+//! Beyond its allowance, control traffic borrows. Among classes it borrows as one more class with
+//! the weight and priority of `default`. Without classes it has the same share as the queue of the
+//! link. Sources take turns, and a source that was silent comes first.
 //!
 //! Source: RFC 8290, section 4.2 (rounds, and queues by hash).
 //! Differs:

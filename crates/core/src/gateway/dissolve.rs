@@ -9,9 +9,9 @@ use crate::packet::{Direction, Fifo, FlowId, Packet};
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Moves a packet, or the held ACKs or the debt of one flow, from the aggregate in `slot` to the policies
-    /// in force. Removes the aggregate once it is empty. Returns `false` if the aggregate does not exist any
-    /// more.
+    /// Moves a packet, or the held ACKs or the debt of one flow, from the aggregate in `slot` to
+    /// the policies in force. Removes the aggregate once it is empty. Returns `false` if the
+    /// aggregate does not exist.
     ///
     /// Other packets of the packet's flow move with it, in order.
     pub(super) fn dissolve(&mut self, now: Time, slot: u32) -> bool {

@@ -18,11 +18,11 @@ use crate::packet::{Direction, FlowHosts, FlowId, Host, Network, number, slot};
 #[derive(Debug, Default)]
 pub(super) struct LanHosts {
     numbers: BTreeMap<Key, u32>,
-    /// By number.
+    /// By index.
     addresses: Vec<Address>,
     free: Vec<u32>,
     stations: BTreeMap<Station, Behind>,
-    /// Numbers of hosts up to this one were given out; those in `free_hosts` are free again.
+    /// Numbers of hosts up to this one were assigned. Those in `free_hosts` are free again.
     last_host: u32,
     free_hosts: Vec<Host>,
 }
@@ -46,9 +46,9 @@ struct Address {
 /// The addresses seen behind a station.
 #[derive(Debug)]
 enum Behind {
-    /// They are one host.
+    /// The addresses are one host.
     Host(Host, Vec<u32>),
-    /// Each is a host of its own. The number of addresses.
+    /// Each address is a host of its own. The number of addresses.
     Router(u32),
 }
 
@@ -63,7 +63,7 @@ impl LanHosts {
         hosts.set_address(flow, Some(address));
     }
 
-    /// `flow` is no more.
+    /// `flow` has expired.
     pub(super) fn leave(&mut self, hosts: &mut FlowHosts, flow: FlowId) {
         let address = hosts.address(flow);
         hosts.set_address(flow, None);
@@ -158,8 +158,9 @@ impl LanHosts {
 }
 
 impl Gateway {
-    /// Notes the host of `flow`, whose packet `id` is its first in `direction` or the first after a change of policies,
-    /// and whether its ACKs stay whole: under ACK control, or in a tunnel that numbers its packets. `handle` says where the flow belongs in that direction.
+    /// Records the host of `flow`. `id` is its first packet in `direction`, or the first after a
+    /// change of policies. Its ACKs stay whole under ACK control, and in tunnels that number their
+    /// packets. `handle` names its aggregate in that direction.
     pub(super) fn note_host(
         &mut self,
         direction: Direction,

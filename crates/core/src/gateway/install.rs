@@ -70,7 +70,7 @@ impl Generation {
 #[error("another policy set is still being put in force")]
 pub struct StillInstalling(pub Box<Generation>);
 
-/// A swap that goes on.
+/// A swap in progress.
 pub(super) struct Swap {
     generation: Generation,
     stage: Stage,
@@ -96,7 +96,7 @@ enum Stage {
     Removal,
     /// Moves packets of untracked flows again, to classes that have lost their parts.
     LinesAgain,
-    /// Aggregates with held ACKs note the data that they have called for, where it waits now.
+    /// Aggregates with held ACKs record the data that these requested, at its present egress.
     Calls,
 }
 
@@ -126,8 +126,8 @@ impl Gateway {
         self.policies.clone()
     }
 
-    /// Begins to put `generation` in force; [`go_on_installing`](Self::go_on_installing) does the rest, and each
-    /// look at when to come back does a part.
+    /// Begins to put `generation` in force. Calls of [`go_on_installing`](Self::go_on_installing)
+    /// do the rest. Each call of `poll_timeout` also does a slice.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl Gateway {
         true
     }
 
-    /// Adds or changes the class at `at`. Returns `false` if there is none.
+    /// Adds or changes the class at `at`. Returns `false` if no such class exists.
     fn put_class(&mut self, now: Time, way: Direction, of: &Generation, at: u32) -> bool {
         let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
         let Some(classes) = link.classes_mut() else { return false };
@@ -314,8 +314,8 @@ impl Gateway {
         self.go_on(now, direction.reverse(), acks);
     }
 
-    /// Hands what a swap lets go to the link: into the queue of its class, which may have no room for
-    /// all of it, or in line behind what waits.
+    /// Hands packets that a swap releases to the link. With classes, they enter the queue of their
+    /// class, which may drop some. Without, they follow the packets that wait.
     pub(super) fn send_on(
         &mut self,
         now: Time,
@@ -389,7 +389,7 @@ impl Gateway {
         more
     }
 
-    /// Lets every aggregate say anew what it has called for: data may wait elsewhere than before.
+    /// Lets each aggregate repeat its calls, because its data may wait at another egress now.
     pub(super) fn look_again(&mut self, now: Time) {
         self.places = Default::default();
         for slot in 0..self.aggregates.slots() {
@@ -478,7 +478,7 @@ impl Gateway {
         }
     }
 
-    /// Lets everything that waits leave now, conforming or not: the gateway is about to stop.
+    /// Releases all packets and held ACKs at once, conforming or not, before the gateway stops.
     pub fn release_all(&mut self, now: Time) {
         self.places = Default::default();
         for link in &mut self.links {

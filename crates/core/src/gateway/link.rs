@@ -1,4 +1,4 @@
-//! The way out of the gateway in one direction: the access link's rate, and where packets wait for it.
+//! The egress of one direction: the rate of the access link, and its queue or classes.
 
 use super::balance::Balance;
 use super::classes::{Classes, plus};
@@ -14,14 +14,14 @@ use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
-/// One direction's way out.
+/// The egress of one direction.
 pub(super) struct Link {
     direction: Direction,
-    /// When packets may depart, if the link has a rate.
+    /// Permits departures. `None` if the link has no rate.
     balance: Option<Balance>,
-    /// Where packets wait if there are no classes.
+    /// The queue of a link without classes.
     queue: Waiting,
-    /// Who shares the link; only where it has a rate.
+    /// The classes. `None` without classes or without a rate.
     classes: Option<Box<Classes>>,
     /// Packets that a swap of policies left over. They precede the queue.
     rest: Fifo,
@@ -78,9 +78,9 @@ impl Link {
         None
     }
 
-    /// The classes of `set` are to share the link, and are added or changed one by one from now on. Where there
-    /// were none, all packets wait at the class `default` meanwhile. If the set has none, `default` alone will remain,
-    /// until the link is [closed](Self::close).
+    /// Begins to put the classes of `set` in force. The caller then adds and changes classes one by
+    /// one. If the link had no classes, all packets wait at the class `default` meanwhile. If the
+    /// set has none, only `default` remains until the link is [closed](Self::close).
     pub(super) fn begin_change(
         &mut self,
         cx: &mut Cx<'_>,
@@ -108,31 +108,32 @@ impl Link {
         }
     }
 
-    /// Ends the sharing of the link. Packets that wait at the classes that remain are appended to `displaced`. Takes
-    /// time in proportion to these packets and classes.
+    /// Removes the remaining classes. Their packets are appended to `displaced`. Takes time in
+    /// proportion to these packets and classes.
     pub(super) fn close(&mut self, cx: &mut Cx<'_>, displaced: &mut Fifo) -> Option<Box<Classes>> {
         let mut gone = self.classes.take()?;
         gone.clear_named(cx, displaced);
         Some(gone)
     }
 
-    /// The class of that name, if there is one.
+    /// The class called `name`.
     pub(super) fn class(&self, name: &str) -> Option<ClassId> {
         self.classes.as_ref()?.find(name)
     }
 
-    /// Where packets of `class` wait, or those of none.
+    /// The leaf class at which packets of `class` wait. `None`: packets whose policy names no
+    /// class.
     #[inline]
     pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
         self.classes.as_ref().map_or(ClassId::ROOT, |classes| classes.leaf(class))
     }
 
-    /// The classes, if any share it.
+    /// The classes of the link.
     pub(super) fn classes(&self) -> Option<&Classes> {
         self.classes.as_deref()
     }
 
-    /// The classes, if any share it, to change them.
+    /// The classes of the link, for changes.
     pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
         self.classes.as_deref_mut()
     }
@@ -196,10 +197,10 @@ impl Link {
         }
     }
 
-    /// Takes in a packet that may leave as far as its policy is concerned, to wait at `leaf`.
+    /// Queues a packet that its policy has released, at `leaf`.
     ///
-    /// When buffers are scarce, one that would wait behind others is dropped: the other direction
-    /// needs some.
+    /// If buffers are scarce, the packet is dropped unless the queue is empty. This leaves buffers
+    /// for the other direction.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         if self.balance.is_none() {
             self.next.push(cx.pool, packet);
@@ -237,13 +238,13 @@ impl Link {
         }
     }
 
-    /// The control traffic, if a packet came before.
+    /// The control traffic. `None` before its first packet.
     pub(super) fn control(&self) -> Option<&Control> {
         self.control.as_deref()
     }
 
-    /// Takes in what a swap of policies lets go, all of it: it leaves at the link's rate, in line
-    /// behind what waits here, and whatever comes later waits behind it. Not while classes share it.
+    /// Queues all packets that a swap of policies releases, behind the packets that wait here.
+    /// Later packets follow them. Only for a link without classes.
     pub(super) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
         if more.packets() == 0 {
             return;
@@ -257,7 +258,7 @@ impl Link {
         append(cx, &mut more, &mut self.rest);
     }
 
-    /// What waits at `leaf`, as a signal sees it.
+    /// The queue at `leaf`, as ACK control sees it.
     pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
         let Some(balance) = &self.balance else { return Ahead::default() };
         match &self.classes {
@@ -280,8 +281,8 @@ impl Link {
         next.map_or(Bytes::ZERO, |packet| Bytes(packet.len.into()))
     }
 
-    /// Lets `flow`, which is of the class `leaf`, have what waits of it among what is in no flow: what
-    /// `which` says yes to. Says whether there was any.
+    /// Moves packets queued as untracked to `flow` if `which` selects them. Its class is `leaf`.
+    /// Returns `true` if there were any.
     pub(super) fn give_back(
         &mut self,
         pool: &mut PacketPool,
@@ -296,7 +297,7 @@ impl Link {
         }
     }
 
-    /// A packet that leaves now.
+    /// Removes the packet that departs now.
     #[inline]
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         if self.balance.is_some() && !self.take(cx) {
@@ -318,7 +319,7 @@ impl Link {
         self.balance.as_mut().is_some_and(|balance| balance.pay(cx.now, len))
     }
 
-    /// When [`pop`](Self::pop) has a packet; `None` if nothing waits.
+    /// Earliest time at which [`pop`](Self::pop) has a packet. `None` if the link is idle.
     #[inline]
     pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
         if self.balance.is_none() {
@@ -327,7 +328,7 @@ impl Link {
         self.permits_at(cx)
     }
 
-    /// When the balance permits the next packet, and a class may send it.
+    /// Earliest time at which the balance and a class permit the next packet.
     fn permits_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
         let balance = self.balance.as_ref()?;
         if let Some(next) = self.next.peek(cx.pool) {
@@ -342,7 +343,7 @@ impl Link {
         Some(class.max(permitted))
     }
 
-    /// Changes the rate and the overhead; what waits stays.
+    /// Changes the rate and the overhead. Queued packets stay.
     pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>, overhead: &Overhead) {
         if let Some(rate) = rate {
             self.queue.set_rate(rate);
@@ -391,7 +392,7 @@ impl Link {
         append(cx, &mut waiting, &mut self.next);
     }
 
-    /// Takes out all that waits in the queue.
+    /// Removes all packets from the queue.
     fn empty(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(packet) = self.queue.dequeue(cx) {
             out.push(cx.pool, packet);

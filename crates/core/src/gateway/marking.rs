@@ -1,4 +1,4 @@
-//! The queues with a marking: their markings see every packet that arrives there, and its flow.
+//! Queues with a marking: the marking sees each arriving packet and its flow.
 
 use super::Gateway;
 use super::aggregates::Aggregates;
@@ -18,7 +18,8 @@ impl Gateway {
         self.policies.has_markings() || self.config.queue.marking().is_some()
     }
 
-    /// Returns `true` if a marking that tracks `flow` says that its window does not fall after marks.
+    /// Returns `true` if a marking that tracks `flow` has found that marks do not reduce the
+    /// window.
     pub(super) fn ignores_marks(&self, id: FlowId, flow: &Flow, direction: Direction) -> bool {
         let at_link = self.links[direction.index()].marker(flow.class(direction));
         let aggregate = self.aggregates.now(flow.handle(direction)).and_then(Aggregate::marked);
@@ -72,7 +73,8 @@ impl Gateway {
     }
 }
 
-/// Shows `ack`, a packet that departs in `direction`, to the markings that track what its receiver sends.
+/// Shows `ack`, a packet that departs in `direction`, to the markings that track the data of its
+/// receiver.
 pub(super) fn acknowledge(
     now: Time,
     direction: Direction,

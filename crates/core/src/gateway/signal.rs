@@ -1,8 +1,9 @@
 //! The third stage: control of senders by their ACKs.
 //!
-//! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible direction is
-//! queued like any other). Differs: a departing ACK passes the aggregate of its own direction at once, and is
-//! charged there.
+//! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible
+//! direction is queued like any other).
+//! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged
+//! there.
 
 use super::Gateway;
 use super::link::Link;
@@ -17,8 +18,8 @@ use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Offers `id` to the aggregate whose data it acknowledges, and lets go on what may; hands it back
-    /// if there is no such.
+    /// Offers `id` to the aggregate whose data it acknowledges, and releases ACKs that may depart.
+    /// Returns `id` if no aggregate controls that data.
     pub(super) fn offer_ack(
         &mut self,
         now: Time,
@@ -106,8 +107,8 @@ impl Gateway {
         named.collect()
     }
 
-    /// Lets ACKs go on that the aggregate in `slot` need not hold any longer, and those of others for
-    /// which there is room by that.
+    /// Releases ACKs that the aggregate in `slot` need not hold any longer. Then releases ACKs of
+    /// other aggregates for which its egress has room.
     pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
         let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;
@@ -121,7 +122,7 @@ impl Gateway {
         }
     }
 
-    /// Lets ACKs go on, turn by turn, while there is room at `stop`.
+    /// Releases ACKs in rounds while there is room at `stop`.
     fn take_turns(&mut self, now: Time, way: Direction, stop: Stop) {
         let (at, grain, place) = (way.index(), self.grain, self.place(stop));
         loop {
@@ -133,8 +134,8 @@ impl Gateway {
         }
     }
 
-    /// Lets ACKs go on of the aggregate in `slot`, whose data waits at `stop`; if it is no more,
-    /// it waits for no turn.
+    /// Releases ACKs of the aggregate in `slot`, whose data waits at `stop`. An aggregate that no
+    /// longer exists leaves the rounds.
     fn release_of(&mut self, now: Time, slot: u32, way: Direction, stop: Stop, ahead: Ahead) {
         let place = self.place(stop);
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
@@ -150,14 +151,14 @@ impl Gateway {
         self.go_on(now, way.reverse(), acks);
     }
 
-    /// Where packets of the aggregate in `slot` go next.
+    /// Egress of the aggregate in `slot`.
     fn stop(&self, way: Direction, slot: u32) -> Stop {
         let exit = self.aggregates.exit(slot);
         let leaf = || self.links[way.index()].leaf(exit.class);
         exit.trunk.map_or_else(|| Stop::Leaf(leaf()), Stop::Trunk)
     }
 
-    /// The number of a stop among those of its direction: trunks, and then leaves.
+    /// Index of an egress within its direction: trunks come before leaf classes.
     fn place(&self, stop: Stop) -> usize {
         match stop {
             Stop::Trunk(id) => id.index(),
@@ -179,14 +180,14 @@ impl Gateway {
         self.ahead(way, self.stop(way, slot))
     }
 
-    /// What stands behind aggregates whose data waits at `stop`, for who has not waited for a turn.
+    /// State of the egress `stop`, for aggregates that did not wait for their round.
     fn ahead(&self, way: Direction, stop: Stop) -> Ahead {
         let ahead = stop.ahead(&self.links[way.index()], self.trunks.as_deref());
         let ahead = Ahead { grain: self.grain, ..ahead };
         self.places[way.index()].complete(self.place(stop), ahead)
     }
 
-    /// A packet of a governed flow leaves: there is room where it waited.
+    /// A packet of an ACK-controlled flow departs from the link: its queue has room.
     pub(super) fn made_room(&mut self, now: Time, direction: Direction, packet: &PacketId) {
         if let Some(flow) = self.flows.of_packet(&self.pool[packet], direction) {
             let leaf = match self.links[direction.index()].classes() {
@@ -197,12 +198,13 @@ impl Gateway {
         }
     }
 
-    /// Packets of governed flows have left a trunk: there is room where they waited.
+    /// Packets of ACK-controlled flows departed from a trunk: its queue has room.
     pub(super) fn made_room_at_trunk(&mut self, now: Time, id: TrunkId) {
         self.take_turns(now, Direction::Up, Stop::Trunk(id));
     }
 
-    /// Data goes on to the aggregate of `direction`; ACKs pass it and are charged there.
+    /// Forwards released packets. Packets with data continue to the aggregate of `direction`. ACKs
+    /// pass this aggregate, which is charged.
     pub(super) fn go_on(&mut self, now: Time, direction: Direction, mut acks: Fifo) {
         while let Some(id) = acks.pop(&self.pool) {
             let handle = self.flows[self.pool[&id].flow].handle(direction);
@@ -246,17 +248,17 @@ impl Unresponsive {
     }
 }
 
-/// Where packets of an aggregate wait next.
+/// Egress of an aggregate.
 #[derive(Clone, Copy)]
 enum Stop {
-    /// For credit.
+    /// The tunnel queue of a trunk.
     Trunk(TrunkId),
-    /// For the link.
+    /// A leaf class of the link.
     Leaf(ClassId),
 }
 
 impl Stop {
-    /// What waits there, as a signal sees it.
+    /// The queue there, as ACK control sees it.
     fn ahead(self, link: &Link, trunks: Option<&Trunks>) -> Ahead {
         match self {
             Self::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
@@ -265,12 +267,12 @@ impl Stop {
     }
 }
 
-/// Whether what goes back is understood well enough to be held and made again.
+/// Returns `true` if ACK control may hold and rebuild the ACKs of the flow.
 fn is_governable(flow: &Flow) -> bool {
     flow.tracking() != Tracking::QueueOnly
 }
 
-/// What is known of `flow`, whose data goes in direction `way`.
+/// Facts about `flow`, whose data travels in direction `way`.
 fn known(flow: &Flow, way: Direction) -> Known {
     let (rtt, connection) = (flow.min_rtt(), flow.connection());
     let (near, far) = match way {

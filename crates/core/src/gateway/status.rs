@@ -68,13 +68,13 @@ impl Gateway {
         true
     }
 
-    /// Adds all that is missing.
+    /// Adds all remaining parts.
     fn survey_whole(&self, survey: &mut Survey) {
         while self.survey_one(survey) {}
         self.complete(survey);
     }
 
-    /// Adds an aggregate or a class; says whether there was another.
+    /// Adds an aggregate or a class. Returns `false` if none remains.
     fn survey_one(&self, survey: &mut Survey) -> bool {
         match survey.stage {
             Stage::Aggregates => {
@@ -154,15 +154,15 @@ impl Gateway {
         });
     }
 
-    /// The class of that name, up first. Takes time for other classes only if it has parts.
+    /// The classes called `name`, up first. Takes time for other classes only if they have parts.
     #[must_use]
     pub fn class(&self, name: &str) -> Vec<ClassReport> {
         let shared = self.links.iter().filter_map(Link::classes);
         shared.filter_map(|classes| classes.report(name)).collect()
     }
 
-    /// What waits at a class of the link, the class of packets without one if there is none of that
-    /// name, or in the one queue there is.
+    /// Backlog of a class of the link. `None`: the class of packets whose policy names none, or the
+    /// only queue.
     #[must_use]
     pub fn backlog_of(&self, class: Option<ClassId>, direction: Direction) -> Backlog {
         let link = &self.links[direction.index()];
@@ -170,7 +170,8 @@ impl Gateway {
         link.classes().map_or_else(|| link.backlog(), |classes| classes.backlog(leaf))
     }
 
-    /// Up to `most` flows, each in the directions it has packets in, active ones first, then those with most bytes.
+    /// Up to `most` flows, each in the directions with packets. Active flows come first, then flows
+    /// with more bytes.
     #[must_use]
     pub fn flows(&self, now: Time, most: usize) -> Vec<FlowReport> {
         let mut survey = FlowSurvey::of_most(most);
@@ -220,7 +221,7 @@ impl Gateway {
         }))
     }
 
-    /// Packets taken in and not yet handed out.
+    /// Packets received and not yet transmitted.
     pub(super) fn held(&self) -> u32 {
         let inside = |it: &Aggregate| it.backlog().packets + it.acks().packets;
         let aggregates = self.aggregates.in_order().map(inside);

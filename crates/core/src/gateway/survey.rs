@@ -136,7 +136,8 @@ impl Survey {
         Self { classes: true, ..Self::of_policies() }
     }
 
-    /// How often the survey has begun. It starts over if policies or classes change between two of its parts.
+    /// Number of times that the survey has begun. It starts over if policies or classes change
+    /// between two of its parts.
     #[must_use]
     pub const fn attempts(&self) -> u32 {
         self.attempts
@@ -243,7 +244,7 @@ struct Found {
 const ACTIVE: Duration = Duration::from_secs(5);
 
 impl FlowSurvey {
-    /// A survey of up to `most` flows, each in the directions it has packets in.
+    /// A survey of up to `most` flows, each in the directions with packets.
     #[must_use]
     pub fn of_most(most: usize) -> Self {
         Self::of_those(Filter::default(), most)
@@ -311,9 +312,10 @@ impl FlowSurvey {
     }
 }
 
-/// The classes of a way by name, each with what waits at its parts and was dropped there.
+/// The classes of one direction, sorted by name. Backlog and drops include those of their parts.
 ///
-/// Takes one step for each class, however deep the tree is: a class is added to its parent once its own parts are.
+/// Takes one step for each class, however deep the tree is. A class is added to its parent after
+/// its own parts.
 fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
     let most = lines.iter().map(|line| crate::packet::slot(line.number) + 1).max();
     let mut inside = vec![Inside::default(); most.unwrap_or(0)];
@@ -365,7 +367,7 @@ mod tests {
     use crate::policy::Class;
     use crate::qdisc::QdiscSpec;
 
-    /// A class of that number, at which so many packets wait.
+    /// Class `number` with a backlog of `packets`.
     fn line(number: u32, parent: Option<u32>, packets: u32) -> ClassLine {
         let report = ClassReport {
             name: format!("{number:06}"),

@@ -1,20 +1,20 @@
-//! The one shaping timer, for all aggregates, and when to sweep the flow table.
+//! The only shaping timer, for all aggregates, and the timer of sweeps of the flow table.
 //!
 //! Source: `aggregates`, section 6, R000-9: one timer for all policies, not one per flow.
-//! Differs: with an interval of zero it fires exactly when the next packet conforms; the paper's
-//! host could only afford a coarse one (15 ms), which is what an interval gives.
+//! Differs: with an interval of zero it expires exactly when the next packet conforms. The paper's
+//! host could only afford a coarse timer (15 ms). An interval has the same effect.
 
 use std::time::Duration;
 
 use crate::Time;
 use crate::wheel::TimerWheel;
 
-/// When which aggregate, by its slot, looks whether it may send, and when the flow table is swept.
+/// Deadlines of aggregates, by slot, and of the next sweep of the flow table.
 pub(super) struct Timers {
     wheel: TimerWheel,
     interval: Duration,
     sweep_at: Time,
-    /// Nothing is due before.
+    /// No timer expires earlier.
     due_at: Time,
 }
 
@@ -28,7 +28,7 @@ impl Timers {
         self.interval = interval;
     }
 
-    /// Sees to it that the aggregate in `slot` looks at `ready_at`, or earlier.
+    /// Lets the aggregate in `slot` check its packets at `ready_at`, or earlier.
     pub(super) fn arm(&mut self, slot: u32, ready_at: Option<Time>) {
         let Some(ready_at) = ready_at else { return };
         let at = ready_at.round_up_to(self.interval);
@@ -38,12 +38,12 @@ impl Timers {
         }
     }
 
-    /// Whether something may be due now.
+    /// Returns `true` if a timer may have expired.
     pub(super) fn is_due(&self, now: Time) -> bool {
         now >= self.due_at
     }
 
-    /// What is due now; call until `None`.
+    /// The next expired timer. Call this until it returns `None`.
     pub(super) fn due(&mut self, now: Time) -> Option<Due> {
         let due = self.wheel.pop(now).map(Due::Aggregate).or_else(|| {
             let due = self.sweep_at <= now;
@@ -59,17 +59,17 @@ impl Timers {
         due
     }
 
-    /// When an aggregate is next to look.
+    /// Time of the next check of an aggregate.
     pub(super) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
 }
 
-/// Something to be done.
+/// An expired timer.
 pub(super) enum Due {
-    /// The aggregate in this slot is to look.
+    /// The aggregate in this slot must check its packets.
     Aggregate(u32),
-    /// The flow table is to be swept: the next time in a while.
+    /// A sweep of the flow table is due. The timer is set again.
     Sweep,
 }
 

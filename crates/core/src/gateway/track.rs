@@ -1,4 +1,4 @@
-//! The second stage: what a packet's headers tell of its connection, and whom that concerns.
+//! The second stage: updates the connection from the packet's headers, and notifies its aggregates.
 
 use super::Gateway;
 use crate::aggregate::Trigger;
@@ -8,7 +8,8 @@ use crate::packet::{Direction, FlowId};
 use crate::{Bytes, PacketId, Time};
 
 impl Gateway {
-    /// Learns from the headers of `id`, a packet of a flow, and lets the aggregates look that may send because of it.
+    /// Updates flow `of` from the headers of its packet `id`. Triggers the aggregates that may send
+    /// because of it.
     pub(super) fn track(&mut self, now: Time, direction: Direction, of: FlowId, id: &PacketId) {
         let (packet, flow) = (&mut self.pool[id], &mut self.flows[of]);
         let arrival = flow.on_arrival(now, packet, direction);
@@ -25,7 +26,7 @@ impl Gateway {
         self.trigger_by(now, direction, handles, arrival);
     }
 
-    /// Tells the aggregates of a flow its round-trip time.
+    /// Notifies the aggregates of a flow of its round-trip time.
     fn learned(&mut self, now: Time, handles: [Handle; 2], rtt: Rtt) {
         for handle in handles {
             if let Some(aggregate) = self.aggregates.meant(handle) {

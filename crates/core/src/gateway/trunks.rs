@@ -16,31 +16,31 @@ use crate::trunk::{Arriving, Report, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// The trunks that end here.
+/// The trunks that terminate here.
 pub(super) struct Trunks {
     /// In the order of the configuration.
     places: Vec<Place>,
-    /// Whether user packets leave in datagrams of any.
+    /// User packets of at least one trunk depart in datagrams.
     carries: bool,
-    /// By the key of packets that end at one: which, and what they are there.
+    /// By key of terminating packets: the trunk, and the kind of packet.
     arriving: HashMap<FlowKey, (TrunkId, Arriving), FixedState>,
-    /// By DS codepoint, those that watch what their other ends have sent.
+    /// By DS codepoint of user packets: the trunks that watch packets of their other ends.
     watching: Vec<(u8, TrunkId)>,
     wheel: TimerWheel,
-    /// When one may next have something to do; [`Time::MAX`] for never.
+    /// Earliest timeout of a trunk. [`Time::MAX`] for never.
     due: Time,
 }
 
-/// A trunk, and what is known of it here.
+/// A trunk, with its state at the gateway.
 struct Place {
     trunk: Trunk,
-    /// The number by which packets say that they leave in its datagrams; nobody else's while it is there.
+    /// Number in packets that depart in datagrams of this trunk. It is unique.
     number: NonZeroU16,
-    /// The class of the user packet that left it last.
+    /// Class of the user packet that departed last.
     class: Option<ClassId>,
 }
 
-/// Whose datagrams user packets leave in.
+/// The trunk in whose datagrams user packets depart.
 struct Carrier {
     number: Option<NonZeroU16>,
     wire: Wire,
@@ -58,7 +58,7 @@ impl TrunkId {
 }
 
 impl Trunks {
-    /// Those at `places`; `None` if there are none.
+    /// The trunks at `places`. `None` if there are none.
     fn of(places: Vec<Place>, seed: u64) -> Option<Box<Self>> {
         let mut arriving = HashMap::with_hasher(FixedState::with_seed(seed));
         let mut watching = Vec::new();
@@ -73,7 +73,7 @@ impl Trunks {
         any.then(|| Box::new(Self { places, carries, arriving, watching, wheel, due }))
     }
 
-    /// The trunk of that name, if there is one.
+    /// The trunk called `name`.
     pub(super) fn find(&self, name: &str) -> Option<TrunkId> {
         let mut all = (0..).map(TrunkId).zip(self.iter());
         all.find(|(_, it)| it.config().name == name).map(|it| it.0)
@@ -93,12 +93,12 @@ impl Trunks {
         &self.places[id.index()].trunk.config().name
     }
 
-    /// What waits at a trunk, as a signal sees it.
+    /// The tunnel queue of a trunk, as ACK control sees it.
     pub(super) fn ahead(&self, id: TrunkId) -> Ahead {
         self.places[id.index()].trunk.ahead()
     }
 
-    /// Lets `flow` have what waits of it at a trunk among what is in no flow: what `which` says yes to.
+    /// Moves packets queued as untracked at a trunk to `flow`, if `which` selects them.
     pub(super) fn give_back(
         &mut self,
         pool: &mut PacketPool,
@@ -110,24 +110,25 @@ impl Trunks {
         self.places[id.index()].trunk.hand_over(pool, &mut what);
     }
 
-    /// Whether a trunk may have something to do now.
+    /// Returns `true` if the timeout of a trunk may have expired.
     pub(super) const fn is_due(&self, now: Time) -> bool {
         self.due.nanos() <= now.nanos()
     }
 
-    /// When a trunk next has something to do.
+    /// Earliest timeout of a trunk.
     pub(super) fn next(&self) -> Option<Time> {
         (self.due < Time::MAX).then_some(self.due)
     }
 
-    /// The next that has something to do now.
+    /// The next trunk whose timeout has expired.
     fn next_due(&mut self, now: Time) -> Option<TrunkId> {
         let id = self.wheel.pop(now);
         self.due = self.wheel.next_deadline().unwrap_or(Time::MAX);
         id.map(TrunkId)
     }
 
-    /// What user packets that leave the trunk now leave in; none if they leave as they came.
+    /// The datagrams in which user packets of the trunk depart now. `None` if they depart
+    /// unchanged.
     fn carrier(&self, id: TrunkId) -> Option<Carrier> {
         if !self.carries {
             return None;
@@ -137,7 +138,7 @@ impl Trunks {
         Some(Carrier { number: Some(place.number), wire: config.wire, local: config.local })
     }
 
-    /// Calls a trunk, and sees to it that it is called again when it asks for.
+    /// Calls a trunk, and sets its next timeout.
     fn call(
         &mut self,
         cx: &mut Cx<'_>,
@@ -154,8 +155,8 @@ impl Trunks {
         out
     }
 
-    /// Sees to it that a trunk is called at `at`, or earlier: its timeouts move on with each answer, and who
-    /// comes too early for one is told of the next.
+    /// Lets a trunk be called at `at`, or earlier. A timeout that moves to a later time keeps the
+    /// earlier call, because each answer moves it. The call then sets the later one.
     fn arm(&mut self, id: TrunkId, at: Time) {
         if self.wheel.deadline(id.0).is_none_or(|armed| at < armed) {
             self.wheel.set(id.0, at);
@@ -163,7 +164,7 @@ impl Trunks {
         }
     }
 
-    /// Sees to it that a trunk is not called.
+    /// Cancels the timeout of a trunk.
     fn disarm(&mut self, id: TrunkId) {
         if self.wheel.cancel(id.0) {
             self.due = self.wheel.next_deadline().unwrap_or(Time::MAX);
@@ -172,7 +173,7 @@ impl Trunks {
 }
 
 impl Gateway {
-    /// Hands what may leave, all of it of the aggregate in `slot`, to its trunk, or to the link.
+    /// Hands packets that the aggregate in `slot` released to its trunk, or to the link.
     pub(super) fn leave(&mut self, now: Time, direction: Direction, slot: u32, mut out: Fifo) {
         let Some(id) = self.aggregates.exit(slot).trunk else {
             return self.send(now, direction, self.aggregates.class(slot), out);
@@ -187,8 +188,8 @@ impl Gateway {
         }
     }
 
-    /// Hands `id` to the trunk it ends at; hands it back if there is none. A trunk it came through may
-    /// take note of it.
+    /// Hands `id` to the trunk at which it terminates. Returns `id` if there is none. A trunk may
+    /// watch packets that its other end has sent.
     pub(super) fn end_at_trunk(
         &mut self,
         now: Time,
@@ -213,7 +214,7 @@ impl Gateway {
         }
     }
 
-    /// Lets trunks do what is due.
+    /// Calls each trunk whose timeout has expired.
     #[inline(never)]
     pub(super) fn turn_trunks(&mut self, now: Time) {
         while let Some(id) = self.trunks.as_mut().and_then(|it| it.next_due(now)) {
@@ -221,7 +222,7 @@ impl Gateway {
         }
     }
 
-    /// Calls a trunk; what it lets go waits for the link.
+    /// Calls a trunk. Packets that it releases are sent to the link.
     fn call_trunk(
         &mut self,
         now: Time,
@@ -253,8 +254,8 @@ impl Gateway {
         }
     }
 
-    /// The class of a packet that leaves a trunk: that of its policy; what the trunk made is of the class
-    /// of the user packet before it.
+    /// The class of a packet from a trunk: the class of its policy. A packet that the trunk made
+    /// has the class of the user packet before it.
     fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
         self.links[Direction::Up.index()].classes()?;
         let own = (self.pool[packet].kind != Kind::Made).then(|| self.class_of_user(packet));
@@ -263,8 +264,8 @@ impl Gateway {
         *class
     }
 
-    /// The class of a user packet, also where the flow table has no room for its flow, or the policies have
-    /// changed since that was sorted.
+    /// The class of a user packet. It is also found for untracked flows, and after a change of
+    /// policies.
     fn class_of_user(&mut self, id: &PacketId) -> Option<ClassId> {
         let packet = &self.pool[id];
         let handle = self.flows.of_packet(packet, Direction::Up).map(|it| it.handle(Direction::Up));
@@ -275,7 +276,7 @@ impl Gateway {
         self.exit_of(self.policies.get(policy)?, Direction::Up).class
     }
 
-    /// Lets all that waits at trunks leave now.
+    /// Releases all packets that wait at trunks.
     pub(super) fn flush_trunks(&mut self, now: Time) {
         let all = self.trunks.as_ref().map_or(0, |it| it.places.len());
         for id in (0..).map(TrunkId).take(all) {
@@ -283,15 +284,15 @@ impl Gateway {
         }
     }
 
-    /// The trunks that end here, in the order of the configuration.
+    /// Reports of the trunks, in the order of the configuration.
     #[must_use]
     pub fn trunks(&self) -> Vec<Report> {
         self.trunks.iter().flat_map(|it| it.iter()).map(Trunk::report).collect()
     }
 }
 
-/// Returns `true` if `id` is for this network only, so that no other end of a trunk may have it: frames
-/// without IP, such as ARP, and IP to a group, to a link-local address, or to all.
+/// Returns `true` if `id` must not enter a trunk, because it is for this network only. These are
+/// frames without IP, such as ARP, and IP packets to a group, to a link-local address, or to all.
 pub(super) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
     pool[id].network == Network::Opaque
         || match pool.outermost(id).dst.address() {

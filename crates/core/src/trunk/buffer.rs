@@ -1,7 +1,11 @@
 //! The buffer that a router needs to drop management packets only.
 //!
-//! Source: `trunking`, section 5, equations 1 and 2; for connections that differ in VMSS, the sum over them.
-//! The paper adds a few percent for user packets that a dropped management packet leaves in the queue.
+//! `room = sum of (alpha * management + (alpha + 1) * VMSS) / (1 - guaranteed)`, summed over the
+//! connections.
+//!
+//! Source: `trunking`, section 5, equations 1 and 2, extended to connections that differ in VMSS.
+//! The paper adds a few percent for user packets that a dropped management packet leaves in the
+//! queue.
 
 use crate::tcp::Details;
 use crate::{Bytes, Chance};
@@ -21,9 +25,10 @@ pub const fn begin(details: Details) -> Details {
     Details { initial_window: 1, initial_threshold: Some(ALPHA), ..details }
 }
 
-/// The room for management connections that stand for `vmss` bytes each, whose packets are of length
-/// `management`, where at most `alpha` of them per connection may wait, beside guaranteed traffic that
-/// has the part `guaranteed` of the link; `None` if that is all of it.
+/// The buffer that a router needs for the management connections of its trunks. Rounded up to whole
+/// bytes. `vmss` has the credit of each connection, `management` is the length of a management
+/// packet. At most `alpha` management packets of each connection wait. Guaranteed traffic takes the
+/// part `guaranteed` of the link. `None` if that is the whole link.
 ///
 /// ```
 /// # use tidegate_core::{Bytes, Chance, trunk::required_buffer};

@@ -28,7 +28,8 @@ impl Ceiling {
         self.0.rate()
     }
 
-    /// Whether a packet may depart now. It may exceed the tokens. The debt delays the next packet.
+    /// Returns `true` if a packet may depart now. It may exceed the tokens. The debt delays the
+    /// next packet.
     pub(super) fn is_open(&mut self, now: Time) -> bool {
         self.0.available(now) >= ONE
     }

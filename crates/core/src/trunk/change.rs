@@ -47,7 +47,7 @@ impl Trunk {
         self.counts
     }
 
-    /// Whether the connections of this trunk can continue under `next`.
+    /// Returns `true` if the connections of this trunk can continue under `next`.
     fn continues_as(&self, next: &Config) -> bool {
         let Config { guarantee, ceiling, vmss, fallback, ref weight, .. } = *next;
         // The weight may change, but not be added or removed: that changes the number of connections.

@@ -1,4 +1,4 @@
-//! Configuration of a trunk, and what follows from it: keys of packets, and DS codepoints.
+//! Configuration of a trunk, with the packet keys and DS codepoints derived from it.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,8 @@ pub struct Config {
     pub tcp: tcp::Config,
     /// Treatment of user packets while the other end does not answer.
     pub fallback: Fallback,
-    /// How the trunk finds its share. `connections`, `vmss` and `tcp` apply to management packets only.
+    /// The method by which the trunk finds its share. `connections`, `vmss` and `tcp` apply to
+    /// management packets only.
     pub probing: Probing,
     /// The weight of the share, from 1 to [`MOST_WEIGHT`], and the law that adjusts it. `None`: `connections` decide,
     /// or with `vegas` a weight of one. Epochs ignore it.
@@ -62,9 +63,10 @@ pub enum Probing {
     /// By management packets. Routers drop them first, so that congestion drops no user packets.
     #[default]
     Management,
-    /// By the delay of those user packets that divide epochs.
+    /// By the delay of the user packets that divide epochs.
     Epochs,
-    /// By the management packets of one connection, whose congestion control knows weights, such as weighted Vegas.
+    /// By the management packets of one connection with a weighted congestion control, such as
+    /// weighted Vegas.
     Vegas,
 }
 
@@ -79,7 +81,7 @@ pub fn vegas() -> CongestionSpec {
 }
 
 impl Config {
-    /// Whether `other` is a valid configuration of the other end of this trunk.
+    /// Returns `true` if `other` is a valid configuration of the other end of this trunk.
     #[must_use]
     pub fn is_other_end_of(&self, other: &Self) -> bool {
         (self.local, self.peer) == (other.peer, other.local)
@@ -92,8 +94,8 @@ impl Config {
             }
     }
 
-    /// Number of connections that may be in use in each direction. With a weight it is [`MOST_WEIGHT`], so that each
-    /// end can choose its own number. Epochs and `vegas` have one.
+    /// Number of connections that may be in use in each direction. With a weight it is
+    /// [`MOST_WEIGHT`]: each end can choose its own number. Epochs and `vegas` have one.
     #[must_use]
     pub const fn channels(&self) -> u16 {
         match self.probing {

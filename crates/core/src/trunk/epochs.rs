@@ -3,14 +3,14 @@
 //! Some of the departing user packets end an *epoch*. Both ends find these boundaries by a hash ([`boundary`]). The
 //! receiver reports the arrival of each boundary, and the bytes received by then ([`message`]). The sender derives
 //! round-trip times and losses from that ([`ledger`]). It sends at a rate that keeps the queue of the path short
-//! ([`copa`](crate::tcp::congestion::copa)). Where cross traffic fills that queue, it sends as fast as its users
-//! would by themselves ([`crowd`]). The packets that would wait in the path wait in the tunnel queue instead, where
-//! flows are isolated.
+//! ([`copa`](crate::tcp::congestion::copa)). Beside cross traffic that fills this queue, it sends
+//! as fast as virtual TCP connections of its senders would ([`crowd`]). The packets that would wait
+//! in the path wait in the tunnel queue instead, where flows are isolated.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler).
 //! Differs:
-//! - The receiver knows user packets by the DS codepoint of the trunk. So each trunk of a gateway that probes this way
-//!   needs its own class of assured forwarding.
+//! - The receiver knows user packets by the DS codepoint of the trunk. So each trunk with epochs of
+//!   a gateway needs its own class of assured forwarding.
 //! - Routers have no management packets to drop first. Congestion drops user packets.
 
 mod boundary;
@@ -27,7 +27,7 @@ mod tests;
 pub(super) use receiver::Receiver;
 pub(super) use sender::Epochs;
 
-/// Size of a packet, as unit of windows.
+/// Packet size, the unit of windows.
 const PACKET: u64 = 1_500;
 
 /// Source: RFC 6928, section 2.

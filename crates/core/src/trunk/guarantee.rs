@@ -15,7 +15,7 @@ use crate::{Bytes, Cx, Rate, Time};
 /// Sends user packets at a guaranteed rate, once per millisecond.
 pub(super) struct Guarantee {
     bucket: TokenBucket,
-    /// When the next packet may depart. `None` while the queue is empty.
+    /// Departure time of the next packet. `None` while the queue is empty.
     due: Option<Time>,
 }
 
@@ -68,7 +68,7 @@ impl Guarantee {
         self.bucket.rate()
     }
 
-    /// When [`serve`](Self::serve) must be called next.
+    /// Time for the next call of [`serve`](Self::serve).
     pub(super) const fn due(&self) -> Option<Time> {
         self.due
     }

@@ -10,8 +10,8 @@
 //! Source: `trunking`, section 4, R003-1 and R003-4; `itcp`, section 3, for the weight.
 //! Differs:
 //! - Connections are served in the order of their numbers. A queue that never fills uses the first ones most.
-//! - A connection whose window was closed while packets waited sends its management packet when the window opens, even
-//!   if the queue is empty by then. Each connection then holds credit of one VMSS, which equation 2 counts.
+//! - A window may open after the queue has run empty. The connection then sends its management
+//!   packet all the same. Each connection then holds credit of one VMSS, which equation 2 counts.
 //! - VMSS does not follow the weight: equation 2 would have to hold for the largest VMSS.
 
 mod connection;
@@ -38,15 +38,16 @@ pub(super) struct Managements {
     user_dscp: u8,
     management_dscp: u8,
     connections: Vec<Management>,
-    /// The first connections, so many, ask for credit. The others only finish what they have sent.
+    /// Number of connections that ask for credit, from the first on. The others only complete
+    /// earlier transmissions.
     active: usize,
     /// Meaning of the weight.
     weighting: Weighting,
     /// The connection that the pump serves now.
     turn: Option<usize>,
-    /// Whether the other end has ever answered.
+    /// `true` if the other end has ever answered.
     met: bool,
-    /// When the trunk must be pumped, as of the end of the last pump.
+    /// Latest time for the next pump, as of the end of the last pump.
     due: Time,
 }
 
@@ -128,7 +129,7 @@ impl Managements {
         self.active().iter().map(Management::window).sum()
     }
 
-    /// Bytes of user packets that they stand for.
+    /// User bytes for which these management packets stand.
     fn window_bytes(&self) -> Bytes {
         Bytes(self.window().saturating_mul(self.vmss))
     }

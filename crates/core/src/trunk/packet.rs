@@ -15,7 +15,7 @@ pub(super) struct Frame {
     /// Which of PPPoE's and PPP's headers are in it.
     pub(super) session: Facts,
     pub(super) vlan: u16,
-    /// Whether a UDP datagram follows the IP header, instead of a TCP header.
+    /// `true` if a UDP datagram follows the IP header, instead of a TCP header.
     pub(super) datagrams: bool,
 }
 

@@ -30,7 +30,8 @@ pub(super) trait Probe: Send {
     /// The pump begins to serve the trunk's share. The guarantee has been served.
     fn start(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
 
-    /// Whether the next user packet may depart now, as far as the share allows. The ceiling is the trunk's to check.
+    /// Returns `true` if the next user packet may depart now, as far as the share allows. The
+    /// ceiling is the trunk's to check.
     fn may_send(&self, now: Time) -> bool;
 
     /// A user packet departs, which takes `takes` bytes of the path.
@@ -55,18 +56,18 @@ pub(super) trait Probe: Send {
     /// The trunk's share in bits per second, without its guarantee.
     fn rate(&self) -> u64;
 
-    /// When the trunk must be pumped at the latest.
+    /// Latest time for the next pump.
     fn poll_timeout(&self, tunnel: &Tunnel) -> Option<Time>;
 
     /// Window, round-trip time, credit and silent connections.
     fn state(&self) -> State;
 
-    /// Whether the other end is considered dead, so that the fallback applies.
+    /// Returns `true` if the other end is considered dead, so that the fallback applies.
     fn peer_is_dead(&self) -> bool {
         false
     }
 
-    /// Whether the other end has ever answered.
+    /// Returns `true` if the other end has ever answered.
     fn has_met_peer(&self) -> bool {
         false
     }
@@ -117,13 +118,13 @@ pub(super) trait Receiver: Send {
     /// Sends answers whose time has come.
     fn turn(&mut self, _to: &mut Egress<'_, '_>) {}
 
-    /// When [`turn`](Self::turn) must be called at the latest.
+    /// Latest time for the next call of [`turn`](Self::turn).
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
 }
 
-/// Where departing packets go, and where they are counted.
+/// Destination of departing packets, with its counters.
 pub(super) struct Egress<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
     pub(super) counts: &'a mut Counts,

@@ -36,7 +36,7 @@ pub struct State {
     pub active: u16,
 }
 
-/// Counters of one end of a trunk.
+/// Counters of a trunk, at one end.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Management packets sent.

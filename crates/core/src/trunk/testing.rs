@@ -39,7 +39,7 @@ pub(super) fn path(written: &str) -> LinkConfig {
     LinkConfig { rate, delay: Duration::from_millis(5), queue, ..LinkConfig::default() }
 }
 
-/// The queue that is written so.
+/// The queue discipline that the text `queue` names.
 pub(super) fn queue(queue: &str) -> QdiscSpec {
     let text = format!("queue = {queue}");
     #[derive(serde::Deserialize)]
@@ -50,13 +50,13 @@ pub(super) fn queue(queue: &str) -> QdiscSpec {
     queue
 }
 
-/// What came out at the far end.
+/// A packet that arrived at the far end.
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) packet: Packet,
 }
 
-/// Two ends, the path from the first to the second, and the way back.
+/// Two ends of a trunk, with one link in each direction.
 pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) ends: [Trunk; 2],
@@ -67,7 +67,7 @@ pub(super) struct Pair {
     pub(super) arrived: Vec<Arrived>,
     keys: [Vec<(FlowKey, Arriving)>; 2],
     pub(super) offered: u64,
-    /// Whatever comes back to the first end is lost.
+    /// All packets back to the first end are lost.
     pub(super) muted: bool,
 }
 
@@ -93,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// The first end is as `config` says from now on.
+    /// Changes the configuration of the first end to `config`.
     pub(super) fn change(&mut self, config: &Config) {
         let other = Trunk::new(config, 8, self.now);
         let trunk = std::mem::replace(&mut self.ends[0], other);
@@ -126,7 +126,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass up to `until`; `before` is called at each stop, with the pair.
+    /// Advances time to `until`. `before` is called at each step, with the pair.
     pub(super) fn run(&mut self, until: Time, mut before: impl FnMut(&mut Self)) {
         loop {
             before(self);
@@ -143,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// What has come along the link from `end` reaches the other one.
+    /// Delivers packets that left the link from `end` to the other end.
     fn receive(&mut self, end: usize) {
         loop {
             let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
@@ -165,12 +165,13 @@ impl Pair {
         }
     }
 
-    /// A packet of a management connection ends at `end`.
+    /// A packet of a management connection terminates at `end`.
     pub(super) fn hand_in(&mut self, end: usize, what: Arriving, packet: PacketId) {
         self.with(end, |trunk, cx, out| trunk.handle(cx, what, packet, out));
     }
 
-    /// Every packet that was offered or made arrived, was dropped, ended at a trunk, or is held.
+    /// Every packet that was offered or made has arrived, was dropped, terminated at a trunk, or is
+    /// queued.
     pub(super) fn check_conservation(&self) {
         let made: u64 = self.ends.iter().map(|end| end.counts().made).sum();
         let absorbed: u64 = self.ends.iter().map(|end| end.counts().absorbed).sum();

@@ -1,4 +1,4 @@
-//! Promises of a trunk, with both ends and a path between them.
+//! Tests of a trunk: both ends, with a path between them.
 
 mod changes;
 mod weights;
@@ -119,7 +119,7 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
     }
 }
 
-/// Kills: the codepoint of this trunk for what is still to wait; none for what leaves.
+/// Kills: the codepoint of this trunk on queued packets; departing packets without it.
 #[test]
 fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own() {
     let queue = testing::queue("{ kind = \"trunk-fifo\", limit = \"60 kB\", threshold = 4 }");
@@ -155,7 +155,7 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     assert_eq!((counts.elastic, counts.management), (0, 0));
 }
 
-/// At 8 kbit/s a packet is paid off in 1.5 s; at 8 Mbit/s the next ones go before that.
+/// At 8 kbit/s a packet is paid off in 1.5 s. At 8 Mbit/s the next packets depart sooner.
 ///
 /// Kills: a wait that is by the rate of before.
 #[test]
@@ -172,7 +172,8 @@ fn a_guarantee_that_is_raised_is_sent_at_once() {
     assert!((97_000..=103_000).contains(&sent), "{sent} of 100,000");
 }
 
-/// Of a path of 10 Mbit/s a ceiling of 5: nothing is lost, and what leaves is the ceiling.
+/// A ceiling of 5 Mbit/s on a path of 10 Mbit/s: no packet is lost, and the egress rate is the
+/// ceiling.
 ///
 /// Kills: a trunk that looks again only when something comes.
 #[test]
@@ -187,11 +188,12 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
     assert!((full * 99 / 100..full + 10_000).contains(&all), "{all} of {full}");
 }
 
-/// Ten frames of 140 bytes from the IP header on, for credit, past a peer that is gone from where they wait, and past
-/// it as they come: the path carries ten headers, and the ceiling is of that.
+/// Super-packets with ten frames of 140 bytes from the IP header on. They depart for credit, past a
+/// dead peer from the queue, and past it on arrival. The path carries ten headers each, and the
+/// ceiling counts these bytes.
 ///
-/// Kills: a super-packet charged as long as it is here, where it waited or where it did not; what waited marked as the
-/// trunk's though it goes past it.
+/// Kills: a super-packet charged with its length here, from the queue or on arrival; a queued
+/// packet marked as the trunk's although it passes it.
 #[test]
 fn of_super_packets_each_frame_counts_under_a_ceiling() {
     let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
@@ -213,7 +215,7 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
         let before = pair.ends[0].counts();
         pair.run(seconds(20), offer);
         let counts = pair.ends[0].counts().since(&before);
-        // Past the trunk they are as if there were none.
+        // Packets past the trunk are unchanged.
         let left = |dscp| {
             let late = pair.arrived.iter().filter(|it| it.at > seconds(10));
             late.filter(|it| it.packet.segments > 1).any(|it| it.packet.dscp == dscp)
@@ -236,11 +238,11 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
-    // What was out, and a timeout of each connection that is not yet silence.
+    // The bytes in flight, and one timeout of each connection that is not silent yet.
     let most = 4 * 1_500 * 32;
     assert!(after.elastic - before.elastic < most, "{before:?} {after:?}");
     let given = (after.elastic - before.elastic) / 1_500;
-    // At least one of each connection gave none.
+    // At least one management packet of each connection gave no credit.
     assert!(after.management - before.management >= 4 + given, "{before:?} {after:?}");
     pair.links[0] = there;
     pair.run(seconds(80), greedy(50, &[1_500]));
@@ -248,11 +250,11 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     assert!(bytes > 5 * 1_250_000 * 9 / 10, "{bytes}");
 }
 
-/// Of a peer that goes away while there is traffic, and of one that never was there.
+/// A peer that dies during traffic, and a peer that never existed.
 ///
-/// Kills: silence that is told from timeouts of data only; connections that wait out minutes although another
-/// is answered; no question while packets go past the trunk, when the last has been given up; what waited left
-/// where it is.
+/// Kills: silence detected by timeouts of data only; connections that wait for minutes although
+/// another one is answered; no questions while packets pass the trunk; queued packets that stay
+/// queued.
 #[test]
 fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk_when_it_is_back() {
     let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
@@ -284,7 +286,7 @@ fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk
                 (report.backlog.packets == 0, sent(&pair).past > 30 * 40_000),
                 (direct, direct)
             );
-            // Silence is found out within some seconds of the first timeout.
+            // The dead peer is detected within some seconds after the first timeout.
             assert!(!direct || sent(&pair).past > 145 * 30_000, "{:?}", sent(&pair));
             pair.links[0] = there;
             run(&mut pair, 290);
@@ -303,7 +305,7 @@ fn an_end_that_begins_anew_is_heard_again() {
         let mut pair = Pair::new(&config(), &path(LOSSLESS));
         pair.run(seconds(5), greedy(50, &[1_500]));
         let config = pair.ends[restarted].config().clone();
-        // What waited there is gone with it.
+        // The packets queued there are lost with it.
         while pair.ends[restarted].backlog().packets > 0 {
             pair.run(pair.now + Duration::from_millis(1), |_| ());
         }
@@ -354,7 +356,8 @@ fn marks_on_management_packets_slow_a_trunk_down_without_a_loss() {
     assert!(pair.arrived.iter().all(|it| it.packet.ecn == Ecn::NotEct));
 }
 
-/// Whatever is put into the place of a management packet, nothing panics and nothing is lost track of.
+/// Random contents in place of a management packet cause no panic, and all packets stay accounted
+/// for.
 #[test]
 fn nonsense_in_management_packets_is_taken_in_and_counted() {
     let mut random = Random::new(5, 5);

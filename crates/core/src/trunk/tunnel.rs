@@ -19,7 +19,7 @@ pub(super) struct Tunnel {
     dscp: u8,
     /// Frame format of management packets.
     frame: Frame,
-    /// Whether that is the same for all user packets.
+    /// `true` if that is the same for all user packets.
     fixed: bool,
     /// Bytes that the trunk adds to each packet on the path.
     overhead: u32,
@@ -54,7 +54,7 @@ impl Tunnel {
         }
     }
 
-    /// Whether the ceiling permits a departure now.
+    /// Returns `true` if the ceiling permits a departure now.
     pub(super) fn is_open(&mut self, now: Time) -> bool {
         self.ceiling.as_mut().is_none_or(|it| it.is_open(now))
     }

@@ -1,9 +1,9 @@
 //! The weight of a trunk: its share of the path follows the load that its users offer.
 //!
-//! A [`RateAdjuster`] measures the tunnel queue in rounds: the part of the time in which it was backlogged (`busy`), the
-//! user bytes that arrived (`a`), and the user bytes that were sent while it was backlogged (`s`). It changes the
-//! weight at the end of a round. The probe applies the weight: `theta = w`, or `M = round(w)` management connections.
-//! No user connection is terminated.
+//! A [`RateAdjuster`] measures the tunnel queue in rounds. It takes the backlogged part of the time
+//! (`busy`), the user bytes that arrived (`a`), and the user bytes sent during backlogs (`s`). It
+//! changes the weight at the end of a round. The probe applies the weight: `theta = w`, or `M =
+//! round(w)` management connections. No user connection is terminated.
 //!
 //! Source: `itcp`, section 4, with the `measured` law of [`itcp`](crate::itcp).
 //! Differs:

@@ -1,7 +1,7 @@
-//! What the packets of a trunk are on the wire, and how long they are there.
+//! Wire formats of trunk packets, and their lengths.
 //!
-//! Source: `trunking`, section 4.1, for headers; RFC 768 and RFC 2003 for datagrams, whose layout the crate `wire` writes and
-//! reads.
+//! Source: `trunking`, section 4.1, for headers; RFC 768 and RFC 2003 for datagrams. The crate
+//! `wire` reads and writes their layout.
 
 use std::net::IpAddr;
 
@@ -9,35 +9,37 @@ use super::packet::Frame;
 use crate::packet::{Facts, NO_VLAN, Packet, TcpSegment};
 use crate::tcp::Segment;
 
-/// What the packets of a trunk are on the wire.
+/// Wire format of the packets of a trunk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Wire {
-    /// As in the paper: management packets are TCP headers, and user packets leave as they came.
+    /// The format of the paper: management packets are TCP headers, and user packets depart
+    /// unchanged.
     #[default]
     Headers,
-    /// As between live gateways: what they say to each other is in datagrams of UDP, over Ethernet.
+    /// The format between live gateways: messages of the two ends travel in UDP datagrams over
+    /// Ethernet.
     Datagrams {
-        /// The VLAN that the datagrams are in; none if they are not tagged.
+        /// The VLAN of the datagrams. `None` for untagged ones.
         vlan: Option<u16>,
-        /// What becomes of user packets.
+        /// Treatment of user packets.
         encapsulation: Encapsulation,
     },
 }
 
-/// Whether user packets travel in the datagrams of their trunk.
+/// Treatment of user packets that depart through the trunk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encapsulation {
-    /// They leave as they came.
+    /// They depart unchanged.
     #[default]
     None,
-    /// Each is in a datagram, so that it takes the path of management packets.
+    /// Each travels in a datagram, and so takes the path of management packets.
     Udp,
 }
 
-/// Bytes before a user packet in its datagram: version and kind, and its number.
+/// Bytes before a user packet in its datagram: version, kind and packet number.
 pub const USER_HEADER: u32 = 7;
 
-/// Bytes of the seal that ends each datagram.
+/// Bytes of the authentication tag at the end of each datagram.
 pub const SEAL: u32 = 16;
 
 /// Bytes of a UDP header (RFC 768).
@@ -48,7 +50,8 @@ const ETHERNET: u16 = 14;
 const TAG: u16 = 4;
 
 impl Wire {
-    /// Bytes that each user packet is longer on the way, from the IP header on; zero if it leaves as it came.
+    /// Bytes that the trunk adds to each user packet, from the IP header on. Zero if user packets
+    /// depart unchanged.
     #[must_use]
     pub fn overhead(&self, local: IpAddr) -> u32 {
         match self {
@@ -59,7 +62,7 @@ impl Wire {
         }
     }
 
-    /// Bytes of a management packet, from the IP header on: of a segment with timestamps, as most of them are.
+    /// Bytes of a management packet with TCP timestamps, from the IP header on.
     #[must_use]
     pub fn management_len(&self, local: IpAddr) -> u32 {
         let header = TcpSegment { timestamps: Some((0, 0)), ..TcpSegment::default() };
@@ -71,7 +74,7 @@ impl Wire {
             }
     }
 
-    /// Bytes that each frame of `packet` is longer on the link than as it came; less than zero if shorter.
+    /// Bytes that each frame of `packet` grows on the link. Negative if it shrinks.
     pub(crate) fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
         let Some(frame) = self.frame() else { return 0 };
         let signed = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
@@ -79,12 +82,14 @@ impl Wire {
         signed(self.overhead(local)).saturating_add(link)
     }
 
-    /// Where the IP header begins in the frames of its datagrams; `None` where its packets take the headers of users.
+    /// Offset of the IP header in the frames of datagrams. `None` if the packets take the
+    /// link-layer headers of user packets.
     pub(crate) fn network_offset(&self) -> Option<u16> {
         self.frame().map(|frame| frame.network_offset)
     }
 
-    /// The link-layer header of its datagrams; none where its packets take those of users.
+    /// Frame format of datagrams. `None` if the packets take the link-layer headers of user
+    /// packets.
     pub(super) const fn frame(&self) -> Option<Frame> {
         let Self::Datagrams { vlan, .. } = *self else { return None };
         let (network_offset, vlan) = match vlan {
@@ -95,7 +100,7 @@ impl Wire {
     }
 }
 
-/// Bytes of the IP header of a datagram from this address.
+/// Bytes of the IP header of a datagram from the address `local`.
 const fn ip_header(local: IpAddr) -> u32 {
     if local.is_ipv4() { 20 } else { 40 }
 }
@@ -113,7 +118,7 @@ pub fn datagram_len(segment: &Segment) -> u32 {
     UDP + SEGMENT + options + SEAL
 }
 
-/// Bytes of a segment in a datagram, but for its options.
+/// Bytes of a segment in a datagram, without options.
 const SEGMENT: u32 = 22;
 
 #[cfg(test)]
@@ -128,7 +133,7 @@ mod tests {
 
     const UDP_TAGGED: Wire = Wire::Datagrams { vlan: Some(7), encapsulation: Encapsulation::Udp };
 
-    /// What the first packet that a trunk makes is like.
+    /// The first packet that a trunk makes.
     fn first(wire: Wire) -> Packet {
         let (mut pool, mut tally) = (PacketPool::with_capacity(8), Tally::default());
         let mut trunk = Trunk::new(&Config { wire, ..config() }, 1, Time::ZERO);
@@ -141,10 +146,12 @@ mod tests {
         pool[&made]
     }
 
-    /// As the link is charged: a SYN with timestamps, SACK, window scale and largest segment is 8 + 22 + 8 + 1 + 2
-    /// + 16 bytes behind IP, where a TCP header has 40.
+    /// The link is charged with the length of the datagram. A SYN with timestamps, SACK, window
+    /// scale and largest segment has 8 + 22 + 8 + 1 + 2 + 16 bytes after the IP header. A TCP
+    /// header has 40.
     ///
-    /// Kills: a management packet charged as the TCP header it is not; its frame as that of a user packet.
+    /// Kills: a management packet charged as a TCP header; its frame format taken from a user
+    /// packet.
     #[test]
     fn a_management_packet_is_as_long_as_it_is_on_the_wire() {
         let paper = first(Wire::Headers);
@@ -157,7 +164,7 @@ mod tests {
         assert_eq!((tagged.len, tagged.vlan), (live.len + 4, 7));
     }
 
-    /// Kills: a segment of 46 bytes counted as the 24 that are left of a TCP header of 32 and UDP.
+    /// Kills: a segment of 46 bytes counted as 24 bytes, a TCP header of 32 minus UDP.
     #[test]
     fn a_segment_with_timestamps_is_22_bytes_longer_than_its_tcp_header() {
         let header = TcpSegment { timestamps: Some((1, 2)), ..TcpSegment::default() };

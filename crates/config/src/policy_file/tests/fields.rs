@@ -258,6 +258,30 @@ error[TG0030]: `drop-tail`: unknown field `limits`, expected `limit`
   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   |
   = help: correct the parameter the message names"#;
+    parameters_that_left_are_named_with_what_to_write: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+[[policy]]
+name = "web"
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+signal = { kind = "postack", loss_express = true, retransmissions = "first" }
+"# => r#"
+error[TG0030]: `loss_express` is not a parameter of `postack` any more
+ --> office.toml:8:30
+  |
+8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                              ^^^^^^^^^^^^
+  |
+  = help: remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`
+
+error[TG0030]: `retransmissions` is not a parameter of `postack` any more
+ --> office.toml:8:51
+  |
+8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                                                   ^^^^^^^^^^^^^^^
+  |
+  = help: remove it; data that is sent again waits its turn, as with `retransmissions = "in-turn"`"#;
     a_queue_needs_room: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

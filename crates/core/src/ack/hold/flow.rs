@@ -65,8 +65,6 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
-/// Its ACKs go by loss express.
-const EXPRESS: u16 = 8;
 /// What went on last told of less window than the receiver did.
 const CAPPED: u16 = 16;
 /// Its segments are known to be as long as `mss` at least.
@@ -161,7 +159,7 @@ impl Flow {
             sacked: self.credited,
             blocks: SackBlocks::default(),
             cap: 0,
-            marks: self.marks & !(STOPPED | UNHELD | EXPRESS),
+            marks: self.marks & !(STOPPED | UNHELD),
             ..*self
         }
     }
@@ -278,33 +276,26 @@ impl Flow {
     /// to it, and by 150 ms at most, not to the double in a round trip: from nothing, the double is
     /// nothing. After two such round trips a sender probes for a lost tail (RFC 8985, section 7.2).
     pub(in crate::ack) fn longest(&self, policy: Duration) -> Duration {
+        policy.min(Duration::from_micros(self.hold_us.into()) + self.more())
+    }
+
+    /// How much longer than before an ACK of it may be held, and how long after one that restarted the sender's
+    /// timer.
+    pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
-        let used_to = span(self.hold_us);
-        let way = span(self.near_us) + span(self.far_us);
-        let more = if self.far_us == 0 { ALLOWED } else { ALLOWED.min(way + used_to) };
-        policy.min(used_to + more)
+        let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
+        if self.far_us == 0 { ALLOWED } else { ALLOWED.min(round_trip) }
+    }
+
+    /// The highest number that departed.
+    pub(in crate::ack) const fn departed(&self) -> u32 {
+        self.released
     }
 
     /// One of its ACKs was held for `span`.
     pub(super) fn was_held(&mut self, span: Duration) {
         let span = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
-    }
-
-    /// Its ACKs go by loss express if the newest tells of a hole, and those held call for more than a
-    /// `round_trip` carries.
-    ///
-    /// Source: `postack`, R001-14.
-    pub(in crate::ack) fn express(&mut self, round_trip: Bytes) {
-        let called = self.advance(self.seen).saturating_add(self.sacked);
-        let held = self.charge(called.saturating_sub(self.credited));
-        let express = self.sacked > 0 && u64::from(held) > round_trip.0;
-        self.marks = self.marks & !EXPRESS | if express { EXPRESS } else { 0 };
-    }
-
-    /// How many times as fast as others of its weight its ACKs go on.
-    pub(in crate::ack) const fn speed(&self) -> u32 {
-        if self.marks & EXPRESS != 0 { 2 } else { 1 }
     }
 
     /// Whether so much may be acknowledged in steps: no more of them than data was carried, whatever

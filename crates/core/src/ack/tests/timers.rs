@@ -64,6 +64,40 @@ fn nothing_is_held_for_longer_than_the_bound() {
     assert_eq!(bench.signal.counts().overdue, 10);
 }
 
+/// Kills: overdue ACKs of a flow that depart together; that depart no later than the sender's timer allows, however
+/// small the share; duplicates that wait for ACKs; ACKs that wait for longer than `max_hold`.
+#[test]
+fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_permits() {
+    // A frame takes 1.2 ms at 10 Mbit/s. The way takes 50.2 ms, and holds add an eighth of theirs.
+    for (members, pause) in [(1, 1_211), (20, 24_224), (100, 50_200)] {
+        let mut bench = Bench::new(r#"{ kind = "postack", max_hold = "200 ms" }"#, 10);
+        bench.queue.passes = true;
+        bench.fill(US(0), true);
+        for member in 0..members {
+            let end = |n: u32| (member << 24) + n * MSS;
+            (0..=7).for_each(|n| bench.data(US(0), member, end(n)));
+            (0..=4).for_each(|n| drop(bench.ack(US(1), member, end(n))));
+            (0..3).for_each(|_| assert!(bench.ack(US(2), member, end(4)).is_empty()));
+        }
+        let went = bench.run_until(US(1_000_000));
+        let of_first = went.iter().filter(|(_, tcp)| tcp.ack >> 24 == 0);
+        let went: Vec<_> = of_first.map(|(at, tcp)| (*at, tcp.ack / MSS)).collect();
+        let numbers: Vec<_> = went.iter().map(|(_, number)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 4, 4, 4]);
+        for pair in went.windows(2) {
+            let ((first, before), (second, number)) = (pair[0], pair[1]);
+            let apart = second.since(first);
+            let least = if number > before { Duration::from_micros(pause) } else { Duration::ZERO };
+            assert!(apart >= least || second >= US(200_000), "{members}: {apart:?} to {number}");
+            assert!(apart < Duration::from_millis(75), "{members}: {apart:?} to {number}");
+        }
+        // Duplicates restart no timer.
+        let apart = went[6].0.since(went[4].0);
+        assert!(apart < Duration::from_millis(50), "{members}: {apart:?}");
+        assert!(went[6].0 <= US(205_000), "{members}: {:?}", went[6]);
+    }
+}
+
 /// Kills: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
 #[test]
 fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_timer() {

@@ -1,4 +1,4 @@
-//! The markings of classes: one in the queue of each class, or one of the buffer that all classes share.
+//! The markings of classes: one for each queue, or one for the buffer that all classes share.
 //!
 //! The marking of a shared buffer sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
 //! guarantees of the classes as well as the buffer (`marking`, section 2.4).
@@ -93,8 +93,9 @@ impl Classes {
         self.lines.get(leaf.index())?.queue.as_ref()?.marked()
     }
 
-    /// The marking of a leaf class's queue, if it has one. The rate of the class is measured: from its guarantee up
-    /// to the least of its ceiling, those of its parents, and the rate of the link.
+    /// The marking of a leaf class's queue, if it has one. The rate of the class is measured. Its
+    /// lower bound is the guarantee. Its upper bound is the least of its ceiling, the ceilings of
+    /// its ancestors, and the rate of the link.
     fn marked_mut(&mut self, leaf: ClassId) -> Option<&mut Marked> {
         self.lines.get(leaf.index())?.spec.marking()?;
         let least = self.scheduler.terms(leaf).guarantee;
@@ -118,7 +119,8 @@ impl Classes {
         }
     }
 
-    /// The marking of the shared buffer, and what it sees of it. `class` is the class of the packet.
+    /// The marking of the shared buffer, and the state that it observes. `class` is the class of
+    /// the packet.
     fn sees(&mut self, now: Time, class: ClassId) -> Option<(&mut Marker, Observed<'_>)> {
         let marker = self.marker.as_deref_mut()?;
         let rate = self.rate;
@@ -181,7 +183,7 @@ impl Classes {
         marker.prevent(cx, &mut Buffer { lines, scheduler, rate: self.rate, class }, packet)
     }
 
-    /// Tells the marking of the shared buffer that `packet` departs.
+    /// Notifies the marking of the shared buffer of a departing packet.
     pub(super) fn departs(&mut self, cx: &Cx<'_>, packet: &PacketId) {
         if let Some(marker) = self.marker.as_deref_mut() {
             marker.departs(&cx.pool[packet]);

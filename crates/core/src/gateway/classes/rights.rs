@@ -1,4 +1,4 @@
-//! Classes that are added, changed and removed while packets wait, and what keeps them from it.
+//! Checks before a class is added, changed or removed while packets wait.
 
 use std::collections::BTreeMap;
 
@@ -32,15 +32,15 @@ pub enum ClassChangeError {
     Bound {
         /// The other class.
         class: String,
-        /// What is said of it.
+        /// The fault.
         fault: ClassFaultKind,
     },
-    /// Packets wait, or are to wait, at what would become its parent.
+    /// Its parent would hold packets.
     #[error("its parent `{parent}` holds packets: {of}")]
     ParentHolds {
         /// The parent.
         parent: String,
-        /// Which.
+        /// The packets that the parent holds.
         of: Holds,
     },
     /// It has parts.
@@ -51,16 +51,16 @@ pub enum ClassChangeError {
     Holds(Holds),
 }
 
-/// Which packets a class holds.
+/// Packets that a class holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Holds {
-    /// Those of a policy.
+    /// Packets of a policy.
     Policy(String),
-    /// Those that no policy gives a class.
+    /// Packets whose policy names no class.
     Default,
-    /// None, but a ratio of this class refers to it.
+    /// No packets, but a ratio of this class refers to it.
     Ratio(String),
-    /// So many that wait there now.
+    /// Number of packets that wait now.
     Waiting(u32),
 }
 
@@ -82,7 +82,7 @@ impl From<ClassFaultKind> for ClassChangeError {
 }
 
 impl Classes {
-    /// Whether a class can be given these rights, under a link of `rate`.
+    /// Checks new rights of a class, under a link of `rate`.
     pub(in crate::gateway) fn check(
         &self,
         id: ClassId,
@@ -101,7 +101,7 @@ impl Classes {
         self.keeps_bounds(Some(id), Added { parent, terms, in_order }, rate)
     }
 
-    /// Whether `class` can be added, under a link of `rate`.
+    /// Checks the addition of `class`, under a link of `rate`.
     pub(in crate::gateway) fn check_new(
         &self,
         class: &Class,
@@ -131,7 +131,7 @@ impl Classes {
         self.keeps_bounds(None, added, rate)
     }
 
-    /// Whether the class called `name` can be removed.
+    /// Checks the removal of the class called `name`.
     pub(in crate::gateway) fn check_gone(&self, name: &str) -> Result<(), ClassChangeError> {
         let id = self.find(name).ok_or(ClassChangeError::NoClass)?;
         if !self.scheduler.is_leaf(id) {
@@ -151,7 +151,7 @@ impl Classes {
         }
     }
 
-    /// Gives a class these rights.
+    /// Changes the rights of a class.
     pub(in crate::gateway) fn change(&mut self, now: Time, id: ClassId, terms: Terms) {
         let own = self.scheduler.terms(id).guarantee;
         let parent = self.scheduler.parent(id);
@@ -159,7 +159,7 @@ impl Classes {
         self.set(now, id, terms);
     }
 
-    /// Adds `class`, which was checked.
+    /// Adds `class`, which has been checked.
     pub(in crate::gateway) fn insert(&mut self, now: Time, class: &Class) {
         let Ok(parent) = self.parent_of(class) else { return };
         let terms = class.terms(self.direction);
@@ -168,7 +168,7 @@ impl Classes {
         self.relate();
     }
 
-    /// Removes the class called `name`, which was checked.
+    /// Removes the class called `name`, which has been checked.
     pub(in crate::gateway) fn take_out(&mut self, name: &str) {
         let Some(id) = self.find(name) else { return };
         let parent = self.scheduler.parent(id);
@@ -178,7 +178,8 @@ impl Classes {
         self.relate();
     }
 
-    /// What the children of a class are promised changes from one rate to another.
+    /// Changes the sum of the children's guarantees of `parent` when one changes from `from` to
+    /// `to`.
     fn promise(&mut self, parent: ClassId, from: Rate, to: Rate) {
         let promised = &mut self.lines[parent.index()].promised;
         *promised = promised.saturating_sub(from.bps()).saturating_add(to.bps());
@@ -189,7 +190,7 @@ impl Classes {
         self.find(name).ok_or_else(|| ClassChangeError::NoParent(name.clone()))
     }
 
-    /// Whether there can be a class of these rights under `parent`, whose other children are promised so much.
+    /// Checks rights under `parent`. `promised` is the sum of its other children's guarantees.
     fn check_under(
         &self,
         parent: ClassId,
@@ -218,8 +219,8 @@ impl Classes {
         }
     }
 
-    /// Whether a class, or a new one, of such rights may delay what has a delay bound more than it does now: a leaf
-    /// without one never does.
+    /// Returns `true` if the change may delay packets with a delay bound more than now. A leaf
+    /// class without a bound never does. `id` is `None` for a new class.
     fn delays(&self, id: Option<ClassId>, terms: Terms) -> bool {
         let rights = |it: Terms| (it.guarantee, it.ceiling, it.burst, it.delay_bound);
         let is_other = id.is_none_or(|id| rights(self.scheduler.terms(id)) != rights(terms));
@@ -227,7 +228,7 @@ impl Classes {
         is_other && (terms.delay_bound.is_some() || !is_leaf)
     }
 
-    /// Whether all delay bounds are met if a class, or a new one, becomes what `added` says.
+    /// Checks that all delay bounds are met with `added`. `id` is `None` for a new class.
     fn keeps_bounds(
         &self,
         id: Option<ClassId>,
@@ -264,7 +265,7 @@ impl Classes {
     }
 }
 
-/// A class as it is to be.
+/// State of a class after the change.
 #[derive(Clone, Copy)]
 struct Added {
     parent: ClassId,
@@ -272,21 +273,21 @@ struct Added {
     in_order: bool,
 }
 
-/// The leaves with delay bounds and what they are below, as they are to be.
+/// Leaf classes with delay bounds and their ancestors, as they are after the change.
 struct Ways<'a> {
     classes: &'a Classes,
-    /// Which is to change; `None` for a new one.
+    /// The class that changes. `None` for a new one.
     changed: Option<ClassId>,
     added: Added,
-    /// The places of those that are above leaves.
+    /// Index in `all` of each ancestor.
     above: BTreeMap<ClassId, usize>,
-    /// Which class is at each place.
+    /// The class at each index of `all`.
     ids: Vec<Option<ClassId>>,
     all: Vec<Sharer>,
 }
 
 impl Ways<'_> {
-    /// The place of a class that is above others.
+    /// Index of an ancestor. Adds it if necessary.
     fn place(&mut self, id: ClassId) -> usize {
         if let Some(place) = self.above.get(&id) {
             return *place;
@@ -296,7 +297,7 @@ impl Ways<'_> {
         place
     }
 
-    /// A place for a class, or for the new one.
+    /// Adds a class, with its ancestors. `None`: the new class. Returns its index.
     fn push(&mut self, id: Option<ClassId>) -> usize {
         let scheduler = &self.classes.scheduler;
         let Added { parent, terms, in_order } = match id {

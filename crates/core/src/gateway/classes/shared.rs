@@ -9,7 +9,7 @@ use crate::report::Promise;
 use crate::scheduler::{Relation, Relations, Term};
 use crate::{Bytes, Cx, Rate, Reason};
 
-/// Ratios of a class, as its file has them.
+/// Ratios of a class, as in the policy file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Ratios {
     pub(super) delay: Option<Ratio>,
@@ -25,7 +25,7 @@ impl Ratios {
 }
 
 impl Classes {
-    /// Tells the scheduler how the classes are related.
+    /// Notifies the scheduler of the relations between the classes.
     pub(super) fn relate(&mut self) {
         if !self.scheduler.declares().contains(&Term::DelayRatio) {
             return;
@@ -52,14 +52,14 @@ impl Classes {
         !self.scheduler.declares().contains(&Term::Parent)
     }
 
-    /// Whether the scheduler has all these terms.
+    /// Checks that the scheduler has all these terms.
     pub(in crate::gateway) fn check_terms(&self, terms: &[Term]) -> Result<(), ClassChangeError> {
         let undeclared = terms.iter().find(|term| !self.scheduler.declares().contains(term));
         undeclared.map_or(Ok(()), |term| Err(ClassChangeError::NotOfScheduler(*term)))
     }
 
-    /// Whether the promises of all classes are possible on a link of `rate`, with `class` in place of the class of
-    /// its name.
+    /// Checks that a link of `rate` can keep the promises of all classes. `class` replaces the
+    /// class of its name.
     pub(in crate::gateway) fn check_flat(
         &self,
         class: Option<&Class>,
@@ -127,7 +127,7 @@ impl Classes {
         }
     }
 
-    /// The promises of a class, and how they were kept.
+    /// The promises of a class, and measurements of them.
     pub(super) fn promises(&self, id: ClassId) -> Vec<Promise> {
         let promise = |kept: crate::scheduler::Kept| Promise {
             term: kept.term,

@@ -1,4 +1,4 @@
-//! Trunks that come, change and go under live traffic.
+//! Addition, change and removal of trunks under live traffic.
 
 use std::num::NonZeroU16;
 
@@ -9,10 +9,11 @@ use crate::trunk::{self, Trunk};
 use crate::{Cx, Time};
 
 impl Gateway {
-    /// Has the trunks be as `configs` say from now on.
+    /// Puts the trunks in `configs` in force.
     ///
-    /// One that keeps its name keeps its number, its counts and what waits; see [`Trunk::changed`]. What waits at
-    /// one that goes leaves as fast as the link takes it. Who sends through which is to be said anew.
+    /// A trunk that keeps its name keeps its number, counters and queued packets; see
+    /// [`Trunk::changed`]. Packets at a removed trunk depart at the rate of the link. The caller
+    /// must assign trunks to aggregates again.
     pub(in crate::gateway) fn change_trunks(&mut self, now: Time, configs: &[trunk::Config]) {
         if self.config.trunks == configs {
             return;
@@ -47,7 +48,7 @@ impl Gateway {
         }
     }
 
-    /// What waits at a trunk that is no more goes to the link.
+    /// Moves packets of a removed trunk to the link.
     fn end_trunk(&mut self, now: Time, gone: Place) {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
@@ -61,14 +62,14 @@ impl Gateway {
         }
     }
 
-    /// The numbers by which packets say in whose datagrams they leave, in the order of the trunks.
+    /// The numbers in packets that depart in datagrams of trunks, in the order of the trunks.
     #[must_use]
     pub fn trunk_numbers(&self) -> Vec<NonZeroU16> {
         self.trunks.iter().flat_map(|it| &it.places).map(|it| it.number).collect()
     }
 }
 
-/// The number after `last` that is none of `taken`.
+/// The number after `last` that is not in `taken`.
 fn next(last: NonZeroU16, taken: &[NonZeroU16]) -> NonZeroU16 {
     let mut number = last;
     loop {

@@ -1,26 +1,33 @@
-//! Which user packets divide epochs: both ends see it by themselves, of what no hop changes.
+//! Selection of the user packets that divide epochs, by a hash of fields that no hop changes.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): epochs, and sizes of them that are powers of two.
-//! Differs: Bundler hashes the destination and the IP identification, which IPv6 does not have and
-//! which is zero or constant in much of IPv4. Here it is the 5-tuple and, of TCP, sequence and
-//! acknowledgement number, payload and timestamps, of UDP its checksum and length; a retransmission of
-//! TCP with timestamps is so another packet. Codepoints, hop limits and windows are left out: they change on the way. A packet
-//! with nothing to tell it from others of its flow is no boundary.
+//! A packet is a boundary if `hash mod 2^power = 0`. Both ends compute the same hash, and so find
+//! the same boundaries.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler): epochs, with sizes that are powers of two.
+//! Differs:
+//! - Bundler hashes the destination and the IP identification. IPv6 has no identification, and much
+//!   of IPv4 has a zero or constant one.
+//! - The hash covers the 5-tuple. For TCP it also covers sequence and acknowledgement number,
+//!   payload length, SYN, FIN, RST and timestamps. For UDP it also covers checksum and length.
+//! - Codepoint, hop limit and window are left out, because they change on the path. Fragments, and
+//!   packets other than TCP without a checksum, are no boundaries.
+//! - A TCP retransmission with timestamps has another hash than its original.
 
 use crate::Packet;
 use crate::packet::{Endpoint, TcpFlags, TcpSegment};
 use crate::random::{halves, mixed};
 use crate::trunk::packet::network_len;
 
-/// Every how many packets an epoch ends, on average: two to the power of this.
+/// Mean number of packets from one boundary to the next: `2^power`.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Spacing(u8);
 
 impl Spacing {
-    /// No further apart than this: what a path of 100 Gbit/s and 300 ms has in an eighth of a round trip.
+    /// The greatest power. An eighth of a round trip at 100 Gbit/s and 300 ms has fewer packets
+    /// than `2^20`.
     const WIDEST: u8 = 20;
 
-    /// The one of this power; the widest if that would be wider.
+    /// The spacing of `2^power` packets, with at most [`WIDEST`](Self::WIDEST) as power.
     pub(super) fn of_power(power: u16) -> Self {
         Self(u8::try_from(power).map_or(Self::WIDEST, |it| it.min(Self::WIDEST)))
     }
@@ -34,8 +41,8 @@ impl Spacing {
         1 << self.0
     }
 
-    /// What it is to be where `packets` are sent in a round trip: an eighth of them, but as it is
-    /// while there are between six and sixteen epochs in one.
+    /// The spacing for `packets` in a round trip: an eighth, rounded down to a power of two. The
+    /// spacing stays unchanged while a round trip has between six and sixteen epochs.
     pub(super) fn adapted(self, packets: u64) -> Self {
         if (6 * self.packets()..16 * self.packets()).contains(&packets) {
             return self;
@@ -45,17 +52,18 @@ impl Spacing {
     }
 }
 
-/// The name of `packet`, if it ends an epoch at this spacing. What ends one ends one at every closer
-/// spacing too: ends that do not agree on it yet have those of the wider one in common.
+/// The name of `packet` if it ends an epoch at this `spacing`. A boundary of a wide spacing is also
+/// a boundary of each narrower spacing. So ends with different spacings share the boundaries of the
+/// wider one.
 pub(super) fn boundary(packet: &Packet, spacing: Spacing) -> Option<u32> {
     let identity = identity(packet)?;
     let ends = identity & (spacing.packets() - 1) == 0;
     ends.then(|| u32::try_from(identity >> 32).unwrap_or(0))
 }
 
-/// The frames that `packet` is on the path: itself, or, if it is a super-packet, what it is cut into
-/// there. Of a super-packet of UDP, whose frames have checksums that nobody knows yet, one as long as
-/// all of them.
+/// The frames of `packet` on the path: the packet itself, or the segments of a TCP super-packet.
+/// The checksums of the segments of a UDP super-packet are unknown. It becomes one frame with the
+/// length of all segments.
 pub(super) fn frames(packet: &Packet) -> impl Iterator<Item = Packet> + use<> {
     let packet = *packet;
     let count = match packet.tcp {
@@ -69,7 +77,7 @@ pub(super) fn frames(packet: &Packet) -> impl Iterator<Item = Packet> + use<> {
     })
 }
 
-/// Frame `number` of a super-packet of TCP.
+/// Frame `number` of a TCP super-packet.
 fn cut(packet: &Packet, tcp: &TcpSegment, number: u32) -> Packet {
     let size = u32::from(packet.segment);
     let before = (number * size).min(tcp.payload);
@@ -81,14 +89,16 @@ fn cut(packet: &Packet, tcp: &TcpSegment, number: u32) -> Packet {
     Packet { len, tcp: Some(tcp), segments: 1, segment: 0, ..*packet }
 }
 
-/// All the frames of a super-packet of UDP.
+/// One frame with the length of all segments of a UDP super-packet. It has no checksum, so it is no
+/// boundary.
 fn joined(packet: &Packet, segments: u32) -> Packet {
     let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
     let len = packet.len + (segments - 1) * header;
     Packet { len, checksum: 0, segments: 1, ..*packet }
 }
 
-/// What is the same of `packet` wherever it is looked at, and of other packets most likely not.
+/// Hash of the fields that no hop changes. `None` if the packet does not differ from other packets
+/// of its flow.
 fn identity(packet: &Packet) -> Option<u64> {
     let content = match (packet.fragment.is_part(), packet.tcp) {
         (false, Some(tcp)) => {

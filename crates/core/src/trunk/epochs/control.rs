@@ -1,12 +1,19 @@
-//! How much of the aggregate may be in flight: by the delay that it adds, or, where others fill the
-//! queue, as many TCP connections would have.
+//! The window of an aggregate: bounded by delay, or, beside cross traffic, by the windows of
+//! virtual TCP connections.
 //!
-//! Source: Copa (NSDI 2018), section 2.2, for the two modes and the queue that others do not let run empty;
-//! doi 10.1145/3447786.3456260 (Bundler) for what follows from it.
-//! Differs: a queue that others fill is one that was not nearly empty for two seconds, not five round trips only, for short
-//! transfers of others fill it as long as that. As a window that keeps its own queue from emptying would compete
-//! with itself, now and then all that is its own is taken out of the queue: if that then runs empty, nobody else fills
-//! it. Meanwhile the least round-trip time is remembered for longer: others let it not be seen.
+//! - `Delay`: Copa keeps the queue of the path almost empty.
+//! - `Competition`: the queue has not been nearly empty for `max(5 RTT, 2 s)`. Virtual CUBIC
+//!   connections set the window ([`crowd`](super::crowd)).
+//! - `Check`: every 30 round trips of competition, the window drops to the bytes that the path
+//!   carries, for two round trips. If the queue then runs empty, the mode is `Delay` again.
+//!
+//! Source: Copa (NSDI 2018), section 2.2, for the modes; doi 10.1145/3447786.3456260 (Bundler).
+//! Differs:
+//! - Copa waits for five round trips only. Short transfers of cross traffic can fill a queue for
+//!   two seconds.
+//! - Copa has no check. A window that keeps its own queue full would compete with itself.
+//! - During competition, the least round-trip time is remembered for 300 s, not 10 s. Cross traffic
+//!   hides it.
 
 use std::time::Duration;
 
@@ -19,44 +26,44 @@ use crate::random::Random;
 use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path, nanos};
 use crate::{Rate, Time};
 
-/// What was acknowledged.
+/// Measurements that an acknowledged boundary brings.
 pub(super) struct Progress {
     /// Round-trip time of the boundary.
     pub(super) rtt: Duration,
-    /// Bytes since the one before.
+    /// Bytes sent since the boundary acknowledged before.
     pub(super) bytes: u64,
-    /// Of these, how many did not arrive; less than zero is what came late.
+    /// Bytes of these that did not arrive. Negative if earlier packets arrived late.
     pub(super) missing: i64,
-    /// What arrived since the one before, if that is known.
+    /// Bytes and time between the two arrivals at the receiver, if known.
     pub(super) arrived: Option<Arrived>,
-    /// Whether as much was under way as the window allowed.
+    /// `true` if the window was full when the boundary departed.
     pub(super) full: bool,
 }
 
-/// How it looks at the queue of the path.
+/// Treatment of the queue of the path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mode {
-    /// Nobody else fills it: it is kept almost empty.
+    /// No cross traffic fills the queue. It is kept almost empty.
     Delay,
-    /// Somebody does: as much is taken as so many TCP connections would.
+    /// Cross traffic fills the queue. The window is that of the virtual TCP connections.
     Competition,
-    /// It is looked whether somebody does: nothing of its own is in it.
+    /// A check for cross traffic: the aggregate keeps no bytes of its own in the queue.
     Check,
 }
 
-/// The window of the aggregate, in either mode.
+/// The window of the aggregate, in each mode.
 pub(super) struct Control {
     mode: Mode,
     path: Path,
     copa: Law,
     crowd: Crowd,
     senders: Senders,
-    /// What the window was when the queue was nearly empty last.
+    /// The window when the queue was last nearly empty.
     before: u64,
-    /// When the mode changed, and when senders were last counted.
+    /// Time of the last change of the mode, and of the last count of senders.
     turned: Time,
     counted: Time,
-    /// Virtual connections that stand for them.
+    /// Number of virtual connections that stand for the senders.
     count: u64,
 }
 
@@ -83,7 +90,7 @@ impl Control {
         }
     }
 
-    /// The rate at which they leave; `None` before a round-trip time is known.
+    /// The pacing rate: `window / standing RTT`. `None` before the first round-trip time.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.path.srtt()?;
         let standing = nanos(self.path.standing()).max(1);
@@ -100,7 +107,7 @@ impl Control {
         self.mode
     }
 
-    /// A user packet of so many bytes leaves.
+    /// A user packet of `bytes` departs.
     pub(super) fn on_sent(&mut self, key: &FlowKey, bytes: u64) {
         self.senders.sends(key, bytes);
     }
@@ -125,7 +132,7 @@ impl Control {
         self.count_senders(now, srtt);
     }
 
-    /// Once in a while: how many senders there are.
+    /// Counts the senders, at most once per `max(4 RTT, 500 ms)`.
     fn count_senders(&mut self, now: Time, srtt: Duration) {
         if now.since(self.counted) < (4 * srtt).max(COUNTED) {
             return;
@@ -136,7 +143,7 @@ impl Control {
         }
     }
 
-    /// Whether others fill the queue.
+    /// Detects cross traffic, and changes the mode.
     fn look_for_others(&mut self, now: Time) {
         let srtt = self.path.srtt().unwrap_or_default();
         if self.path.is_empty() {
@@ -149,7 +156,8 @@ impl Control {
         }
         match self.mode {
             Mode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
-                // Half of the rate that it had before they came.
+                // Half of the rate before the cross traffic arrived, at the present round-trip
+                // time.
                 self.crowd.begin(self.count, self.path.lengthened(self.before) / 2);
                 self.turn(now, Mode::Competition);
             }
@@ -166,7 +174,8 @@ impl Control {
         (self.turned, self.mode) = (now, mode);
     }
 
-    /// Nothing was heard for too long: as from the beginning, but what delays there are is still known.
+    /// A timeout without feedback: starts again from a small window. Measured delays are kept.
+    /// `gone`: the peer is considered dead.
     pub(super) fn on_silence(&mut self, now: Time, gone: bool) {
         let window = if gone { PACKET } else { LEAST };
         self.copa = Law::new(now, PACKETS, window, true);
@@ -174,21 +183,21 @@ impl Control {
     }
 }
 
-/// Two are meant to wait.
+/// Copa aims at two packets in the queue.
 const PACKETS: Packets = Packets { bytes: PACKET, wait: 2 };
 
-/// How long the least round-trip time is remembered; and while others fill the queue.
+/// Memory of the least round-trip time in the mode `Delay`, and in the other modes.
 const MEMORY: Duration = Duration::from_secs(10);
 const LONG_MEMORY: Duration = Duration::from_secs(300);
 
-/// Virtual connections for each sender: so many that it is mostly the senders themselves that decide.
+/// Virtual connections for each sender. Two leave most of the limit to the senders themselves.
 const EACH: u64 = 2;
 
-/// How long a queue is not nearly empty that others fill.
+/// A queue that stays filled for this long has cross traffic.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Round trips of competition from one check whether there is any to the next.
+/// Round trips of competition between two checks.
 const CHECKED: u32 = 30;
 
-/// How often senders are counted, at most.
+/// Least time between two counts of senders.
 const COUNTED: Duration = Duration::from_millis(500);

@@ -1,10 +1,12 @@
-//! How much of the aggregate may be in flight where others fill the queue: what as many TCP connections as it has would.
+//! The window beside cross traffic: the sum of the windows of virtual TCP connections.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler), which lets its traffic pass where others fill the queue, so that its senders
-//! compete themselves; RFC 9438 (CUBIC) for what each does.
-//! Differs: what waits in the tunnel queue would all go to the router at once. So a window is kept, of virtual
-//! connections for each sender. A packet that is lost is one of a connection by chance, in proportion to their windows,
-//! and a connection makes its window smaller once in a round trip.
+//! Each sender of the aggregate is represented by virtual CUBIC connections. A lost packet is
+//! assigned to one connection by chance, in proportion to the windows. A connection reduces its
+//! window at most once per round trip.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler); RFC 9438 (CUBIC) for each connection.
+//! Differs: Bundler lets all traffic pass beside cross traffic, so that the senders compete
+//! themselves. Here the whole tunnel queue would then reach the router at once.
 
 use std::time::Duration;
 
@@ -13,19 +15,20 @@ use crate::Time;
 use crate::random::Random;
 use crate::tcp::congestion::{Ack, CongestionControl, CongestionSpec, Counting, Signal, Window};
 
-/// Packets for each connection that one boundary may tell of as lost, or as come late: a connection is made smaller
-/// once in a round trip, and what was too much once must not hide what is lost later.
+/// Greatest balance of missing bytes, in packets for each connection. A connection reduces its
+/// window at most once per round trip. A larger balance of lost or late packets would hide later
+/// losses.
 const ROUND: u64 = 16;
 
-/// What was acknowledged.
+/// Measurements that an acknowledged boundary brings.
 pub(super) struct Round {
-    /// Bytes.
+    /// Bytes sent since the boundary acknowledged before.
     pub(super) bytes: u64,
-    /// Bytes that did not arrive; less than zero is what came late.
+    /// Bytes that did not arrive. Negative if earlier packets arrived late.
     pub(super) missing: i64,
-    /// The round-trip time, smoothed.
+    /// The smoothed round-trip time.
     pub(super) srtt: Duration,
-    /// Whether windows may grow.
+    /// `true` if windows may grow.
     pub(super) may_grow: bool,
 }
 
@@ -33,40 +36,41 @@ pub(super) struct Round {
 pub(super) struct Crowd {
     connections: Vec<Connection>,
     random: Random,
-    /// Bytes that are lost and were no connection's yet.
+    /// Missing bytes that have not been assigned to a connection yet.
     missing: i64,
 }
 
 struct Connection {
     window: Window,
     control: Box<dyn CongestionControl>,
-    /// When its window was last made smaller.
+    /// Time of the last reduction of its window.
     reduced: Option<Time>,
 }
 
 impl Crowd {
-    /// Nobody.
+    /// An ensemble without connections.
     pub(super) const fn new(random: Random) -> Self {
         Self { connections: Vec::new(), random, missing: 0 }
     }
 
-    /// So many connections begin, with `window` bytes together.
+    /// Starts `count` connections, with `window` bytes in total.
     pub(super) fn begin(&mut self, count: u64, window: u64) {
         self.connections = (0..count).map(|_| Connection::new(window / count)).collect();
         self.missing = 0;
     }
 
-    /// Bytes that all of them may have in flight.
+    /// The sum of the windows, in bytes.
     pub(super) fn window(&self) -> u64 {
         self.connections.iter().map(|it| it.window.congestion).sum()
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> u64 {
         u64::try_from(self.connections.len()).unwrap_or(u64::MAX)
     }
 
-    /// One more, as large as the mean; or one less, whose window is the others'.
+    /// Adds or removes one connection, towards `count`. A new connection gets the mean window. The
+    /// last connection is removed with its window.
     pub(super) fn follow(&mut self, count: u64) {
         let (have, mean) = (self.len(), self.window() / self.len().max(1));
         if count > have {
@@ -76,7 +80,7 @@ impl Crowd {
         }
     }
 
-    /// Takes in what a boundary told.
+    /// Updates all windows with the measurements of a boundary.
     pub(super) fn on_boundary(&mut self, now: Time, it: &Round) {
         let most = 0_i64.saturating_add_unsigned(ROUND * PACKET * self.len().max(1));
         self.missing = self.missing.saturating_add(it.missing).clamp(-most, most);
@@ -91,7 +95,7 @@ impl Crowd {
         }
     }
 
-    /// A packet of one of them is lost.
+    /// Assigns a lost packet to one connection, by chance in proportion to the windows.
     fn lose(&mut self, now: Time, srtt: Duration) {
         let mut at = self.random.below(self.window().max(1));
         let mut hit = self.connections.iter_mut().find(|it| {

@@ -1,8 +1,11 @@
-//! Boundaries that were sent, and what is learnt when the other end has seen one.
+//! The record of boundaries sent, and the measurements that their congestion ACKs bring.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): round-trip times from boundaries, rates from
-//! what lies between two. Differs: a boundary that was sent twice under one name gives no round-trip
-//! time (Karn's rule, RFC 6298, section 3); what was received per time is told by the receiver's clock.
+//! Source: doi 10.1145/3447786.3456260 (Bundler): round-trip times from boundaries, rates from the
+//! bytes between two.
+//! Differs:
+//! - A boundary that was sent twice under one name gives no round-trip time (Karn's rule, RFC 6298,
+//!   section 3).
+//! - The rate of arrival uses the clock of the receiver.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use super::message::CongestionAck;
 use crate::Time;
 use crate::tcp::congestion::copa::Arrived;
 
-/// What an end has sent when a boundary left, that included.
+/// Totals sent when a boundary departs, the boundary included.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Sent {
     /// User bytes.
@@ -25,43 +28,44 @@ struct Boundary {
     name: u32,
     at: Time,
     sent: Sent,
-    /// Sent more than once: which of them arrived cannot be told.
+    /// Sent more than once under this name. The ACK does not tell which packet arrived.
     twice: bool,
-    /// As much was under way as the window allowed.
+    /// The window was full when it departed.
     full: bool,
 }
 
-/// What a congestion ACK tells.
+/// Measurements that a congestion ACK brings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sample {
-    /// From when the boundary was sent; `None` if that is not certain.
+    /// Time since the boundary departed. `None` if the boundary was sent twice.
     pub(super) rtt: Option<Duration>,
-    /// All that had been sent by then.
+    /// Totals sent when the boundary departed.
     pub(super) sent: Sent,
-    /// Of what was sent since the boundary acknowledged before, bytes that did not arrive. Less than zero
-    /// is what arrived late of before.
+    /// Bytes sent since the boundary acknowledged before that did not arrive. Negative if earlier
+    /// packets arrived late.
     pub(super) missing: i64,
-    /// What arrived since that one, if its receiver is the same and its clock went on.
+    /// Bytes and time between the two arrivals. `None` if the receiver has restarted, or its clock
+    /// did not advance.
     pub(super) arrived: Option<Arrived>,
-    /// As much was under way when the boundary left as the window allowed.
+    /// The window was full when the boundary departed.
     pub(super) full: bool,
 }
 
-/// Boundaries that were sent lately, in order.
+/// Recent boundaries, in order of departure.
 #[derive(Default)]
 pub(super) struct Ledger {
     sent: VecDeque<Boundary>,
-    /// How many of them are no longer under way: acknowledged, or overtaken.
+    /// Number of them, from the front, that were acknowledged or overtaken.
     passed: usize,
-    /// Of the boundary acknowledged last: what was sent, and what the receiver said.
+    /// Totals and congestion ACK of the boundary acknowledged last.
     last: Option<(Sent, CongestionAck)>,
 }
 
 impl Ledger {
-    /// Most boundaries that are remembered: six to sixteen in a round trip are meant to be.
+    /// Most boundaries remembered. A round trip has six to sixteen.
     const MOST: usize = 512;
 
-    /// A boundary leaves.
+    /// A boundary departs.
     pub(super) fn leaves(&mut self, now: Time, name: u32, sent: Sent, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
@@ -72,7 +76,8 @@ impl Ledger {
         self.sent.push_back(Boundary { name, at: now, sent, twice, full });
     }
 
-    /// What `ack` tells; nothing if its boundary is not under way, or was overtaken.
+    /// The measurements that `ack` brings. `None` if its boundary is unknown, acknowledged already,
+    /// or overtaken.
     pub(super) fn acknowledged(&mut self, now: Time, ack: CongestionAck) -> Option<Sample> {
         let under_way = self.sent.iter().enumerate().skip(self.passed);
         let (at, boundary) = under_way.into_iter().find(|(_, it)| it.name == ack.name)?;
@@ -89,19 +94,19 @@ impl Ledger {
         Some(Sample { rtt, sent: boundary.sent, missing, arrived, full: boundary.full })
     }
 
-    /// When the oldest boundary left that may yet be acknowledged.
+    /// Departure time of the oldest boundary that may still be acknowledged.
     pub(super) fn oldest(&self) -> Option<Time> {
         self.sent.get(self.passed).map(|it| it.at)
     }
 
-    /// Holds for lost what is under way.
+    /// Considers all boundaries in flight lost.
     pub(super) fn forget(&mut self) {
         self.passed = self.sent.len();
         self.last = None;
     }
 }
 
-/// What arrived between two boundaries of one life; none if not before the second.
+/// Bytes and time between two arrivals at one receiver. `None` unless its clock advanced.
 fn arrived(first: &CongestionAck, second: &CongestionAck) -> Option<Arrived> {
     let bytes = second.received.wrapping_sub(first.received).cast_signed();
     let micros = second.micros.wrapping_sub(first.micros).cast_signed();

@@ -1,27 +1,30 @@
-//! What the two ends of a trunk tell each other about epochs, beside the user packets.
+//! Messages between the two ends about epochs: congestion ACKs, and requests for a spacing.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): congestion ACKs and epoch sizes go out
-//! of band. Differs: they have the form of TCP segments without payload, as management packets have
-//! it, whose fields mean what is said here; a congestion ACK says when the boundary came by the clock
-//! of its sender, and in which of its lives it was counted.
+//! Both have the form of TCP segments without payload, like management packets.
+//! [`CongestionAck::segment`] maps the fields.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler): congestion ACKs and epoch sizes travel out of
+//! band.
+//! Differs: a congestion ACK carries the arrival time by the clock of the receiver, and a random
+//! number that identifies the receiver's counter.
 
 use super::boundary::Spacing;
 use crate::Time;
 use crate::packet::{TcpFlags, TcpSegment};
 use crate::tcp::Segment;
 
-/// A user packet that ends an epoch has arrived.
+/// Report of the receiver: a boundary has arrived.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct CongestionAck {
-    /// The boundary.
+    /// Name of the boundary.
     pub(super) name: u32,
-    /// User bytes that had arrived by then, it included, modulo 2^32.
+    /// User bytes received so far, the boundary included, modulo 2^32.
     pub(super) received: u32,
-    /// When, in microseconds modulo 2^32 of the receiver's clock.
+    /// Arrival time by the receiver's clock, in microseconds modulo 2^32.
     pub(super) micros: u32,
-    /// Tells counts of a receiver that began anew from those before.
+    /// Random number of the receiver. It changes when the receiver restarts its count.
     pub(super) life: u32,
-    /// At which spacing the receiver looks.
+    /// The spacing at which the receiver looks for boundaries.
     pub(super) spacing: Spacing,
 }
 
@@ -45,14 +48,14 @@ impl CongestionAck {
     }
 }
 
-/// The segment that tells a receiver to look at `spacing`.
+/// The segment that asks the receiver to use `spacing`.
 pub(super) fn ask_for(spacing: Spacing) -> Segment {
     let flags = TcpFlags(TcpFlags::ACK);
     let header = TcpSegment { window: spacing.power(), flags, ..TcpSegment::default() };
     Segment { header, ..Segment::default() }
 }
 
-/// A time as [`CongestionAck::micros`] has it.
+/// `now` in the format of [`CongestionAck::micros`].
 pub(super) fn micros(now: Time) -> u32 {
     u32::try_from((now.nanos() / 1_000) & u64::from(u32::MAX)).unwrap_or(0)
 }

@@ -19,7 +19,7 @@ pub(in crate::trunk) struct Receiver {
     spacing: Spacing,
     /// User bytes that have arrived.
     received: u64,
-    /// Random number of this receiver, which tells its counter from that of its predecessor.
+    /// Random number of this receiver. It tells this counter from that of a predecessor.
     life: u32,
 }
 

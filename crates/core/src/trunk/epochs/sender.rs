@@ -27,27 +27,28 @@ pub(in crate::trunk) struct Epochs {
     dscp: u8,
     /// Frame format of these requests.
     frame: Frame,
-    /// Whether that is the format of user packets.
+    /// `true` if that is the format of user packets.
     follows: bool,
     control: Control,
     ledger: Ledger,
     spacing: Spacing,
     sent: Sent,
-    /// Bytes sent that have not arrived, minus late ones. Then the largest such number so far.
+    /// Bytes sent that have not arrived, minus late ones. The second number is their maximum so
+    /// far.
     missing: (i64, u64),
     /// Bytes and packets sent up to the last acknowledged boundary.
     heard: Sent,
     /// Time of that acknowledgement, or of the last timeout.
     heard_at: Time,
-    /// When the tunnel queue last became backlogged.
+    /// Time when the tunnel queue last became backlogged.
     backlogged_since: Time,
     /// When the next packet may depart.
     next: Time,
     /// Timeouts in a row.
     timeouts: u32,
-    /// When the spacing was last adapted, and the packets sent by then.
+    /// Time of the last adaptation of the spacing, and the packets sent by then.
     adapted: (Time, u64),
-    /// Whether to send the spacing to the other end, and when it was last sent.
+    /// The spacing must be sent to the other end. Then the time of the last request.
     tell: bool,
     told: Option<Time>,
 }
@@ -75,14 +76,15 @@ impl Epochs {
         }
     }
 
-    /// Whether the window has room for the next packet. While no boundary is overdue, it always has.
+    /// Returns `true` if the window has room for the next packet. While no boundary is overdue, it
+    /// always has.
     fn has_room(&self) -> bool {
         let in_flight = self.sent.bytes - self.heard.bytes;
         in_flight < self.control.window() + self.control.window() / 2 || !self.is_overdue()
     }
 
-    /// Whether a boundary will be unacknowledged for 1.5 round trips when the next packet departs. Always, before the
-    /// first round-trip time is known.
+    /// Returns `true` if a boundary will be unacknowledged for 1.5 round trips when the next packet
+    /// departs. Always, before the first round-trip time is known.
     fn is_overdue(&self) -> bool {
         let Some(srtt) = self.control.srtt() else { return true };
         self.ledger.oldest().is_some_and(|left| left + srtt + srtt / 2 <= self.next)
@@ -150,7 +152,7 @@ impl Epochs {
         }
     }
 
-    /// Whether the spacing may be sent again: once per round trip.
+    /// Returns `true` if the spacing may be sent again: once per round trip.
     fn may_tell(&self, now: Time) -> bool {
         let srtt = self.control.srtt().unwrap_or(FIRST_TIMEOUT);
         self.told.is_none_or(|at| now.since(at) >= srtt)
@@ -217,7 +219,8 @@ impl Probe for Epochs {
         counts: &mut Counts,
     ) -> Option<Bytes> {
         let Some(segment) = segment else {
-            // The other end is back: the next timeout is as short as the one after which it was considered dead.
+            // The other end is back. The next timeout is as short as before the peer was considered
+            // dead.
             self.timeouts = self.timeouts.min(SILENCE);
             return None;
         };

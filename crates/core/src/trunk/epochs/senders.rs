@@ -1,13 +1,17 @@
-//! How many senders the aggregate has, as far as that matters: those that send little hardly count.
+//! An estimate of the number of senders of an aggregate. Senders with little traffic hardly count.
 //!
-//! Source: doi 10.1038/163688a0 (Simpson): the inverse of the sum of squared parts is as many as would send equally.
-//! Differs: flows are told apart by a hash of their addresses and ports, so that some are held for one; the number is that
-//! which would most likely show so.
+//! Bytes are counted in `m` parts, selected by a hash. With `S` the squared sum and `Q` the sum of
+//! squares, the estimate is `S (m - 1) / (Q m - S)`.
+//!
+//! Source: doi 10.1038/163688a0 (Simpson): the inverse of the sum of squared shares is the number
+//! of equal senders.
+//! Differs: several flows may share a part. The estimate is the number of equal flows that would
+//! most likely show these counts.
 
 use crate::packet::FlowKey;
 use crate::random::{halves, mixed};
 
-/// What each of some parts of all flows has sent since it was last asked.
+/// Bytes sent in each part since the last count.
 pub(super) struct Senders {
     sent: Box<[u64; PARTS]>,
 }
@@ -19,7 +23,7 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// A packet of so many bytes leaves.
+    /// A user packet of `bytes` departs.
     pub(super) fn sends(&mut self, key: &FlowKey, bytes: u64) {
         let words = [key.src, key.dst].map(|it| halves(it.number()));
         let ports = u64::from(key.src.port) << 16 | u64::from(key.dst.port);
@@ -29,13 +33,13 @@ impl Senders {
         self.sent[part] += bytes;
     }
 
-    /// How many there were, at least one; begins anew.
+    /// The estimate since the last count, at least one. Counting starts again from zero.
     pub(super) fn count(&mut self) -> u64 {
         let (mut sum, mut squares) = (0, 0);
         for bytes in std::mem::take(self).sent.iter().map(|it| u128::from(*it)) {
             (sum, squares) = (sum + bytes, squares + bytes * bytes);
         }
-        // n senders of PARTS look like n PARTS / (PARTS + n - 1).
+        // `n` equal senders hashed into `m` parts give `S / Q = n m / (m + n - 1)`.
         let (square, parts) = (sum * sum, 1 << 8);
         let left = (squares * parts).saturating_sub(square).max(1);
         let count = (square * (parts - 1) + left / 2) / left;
@@ -45,5 +49,5 @@ impl Senders {
 
 const PARTS: usize = 1 << 8;
 
-/// So many that one more makes little difference.
+/// Greatest estimate. One more sender beyond it makes little difference.
 const MOST: u64 = 64;

@@ -1,4 +1,4 @@
-//! What a trunk with epochs promises: of its parts, and with both ends and a path between them.
+//! Tests of a trunk with epochs: its parts, and both ends with a path between them.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn spacings() -> impl Iterator<Item = Spacing> {
     (0..=20).map(Spacing::of_power)
 }
 
-/// A segment of the connection from this port that carries its byte `seq`.
+/// A segment of the connection from `port` that carries the byte `seq`.
 fn segment(port: u16, seq: u32, v6: bool) -> Packet {
     let (src, dst, network) = if v6 {
         (Endpoint::v6([7; 16], port), Endpoint::v6([9; 16], 443), Network::Ipv6)
@@ -41,7 +41,8 @@ fn segment(port: u16, seq: u32, v6: bool) -> Packet {
 }
 
 proptest! {
-    /// What hops change makes no difference, and closer boundaries are among the wider ones.
+    /// Fields that hops change make no difference. Boundaries of a wide spacing are boundaries of a
+    /// narrow one.
     #[test]
     fn both_ends_see_the_same_boundaries(
         port: u16, seq: u32, v6: bool, dscp in 0_u8..64, window: u16, vlan: u16, flow: u32, power in 0_u16..12,
@@ -58,7 +59,7 @@ proptest! {
     }
 }
 
-/// Packets of one connection or of many, with IPv4 or IPv6, TCP or UDP: all of them divide epochs alike.
+/// One connection or many, IPv4 or IPv6, TCP or UDP: epochs have the requested length.
 #[test]
 fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
     let datagram = |n: u32, v6| {
@@ -99,7 +100,7 @@ fn a_spacing_is_kept_while_it_gives_six_to_sixteen_epochs() {
     }
 }
 
-/// What becomes of one packet, and of the congestion ACK it brings about.
+/// Fate of one packet and of its congestion ACK.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     name: u32,
@@ -117,11 +118,11 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 }
 
 proptest! {
-    /// Whatever is lost or overtaken on both ways: a round-trip time is that of the copy that arrived, progress
-    /// never goes back, and what is missing between the first and the last acknowledgement is what
-    /// had not arrived by then.
+    /// Losses and reordering in both directions do not falsify samples. A round-trip time is that
+    /// of the copy that arrived, and progress never goes back. The missing bytes between first and
+    /// last ACK are those that had not arrived by then.
     ///
-    /// Kills: forgetting names that have passed, so that a packet sent again later is not known as such.
+    /// Kills: forgetting names that have passed, so that a repeated packet is not recognized.
     #[test]
     fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
         let ms = Time::from_millis;
@@ -155,14 +156,14 @@ proptest! {
     }
 }
 
-/// However an interface joins the frames of a connection, they are the same ones.
+/// A super-packet has the same frames, however an interface joins them.
 ///
 /// Kills: a super-packet looked at as one; frames without what their headers repeat; the FIN of the last on all.
 #[test]
 fn a_super_packet_is_the_frames_it_is_cut_into() {
     let joined = |first: u32, count: u16, short: u32, fin: bool| {
         let payload = u32::from(count) * 1_448 - short;
-        // Of one time: an interface joins no others.
+        // One timestamp: an interface joins only segments with equal timestamps.
         let it = segment(9, 0, false);
         let flags =
             if fin { TcpFlags(TcpFlags::ACK | TcpFlags::FIN) } else { it.tcp.unwrap().flags };
@@ -187,7 +188,8 @@ fn a_super_packet_is_the_frames_it_is_cut_into() {
     assert_eq!(one, each);
 }
 
-/// Kills: a super-packet of UDP as a boundary, whose checksum is none of its frames'; its repeated headers forgotten.
+/// Kills: a UDP super-packet as boundary, although its frames have other checksums; its repeated
+/// headers left out.
 #[test]
 fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
     let it =
@@ -215,7 +217,7 @@ fn control() -> Control {
     Control::new(Time::ZERO, Random::new(7, 0))
 }
 
-/// Tells `control` of round trips of this long, one after the other, ten boundaries in each.
+/// Reports `rounds` round trips of `rtt` milliseconds to `control`, with ten boundaries each.
 fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
     for n in 0..10 * rounds {
         *now += Duration::from_millis(rtt) / 10;
@@ -301,7 +303,7 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     assert_eq!(lost(1_500 * 300), 1_050_000);
 }
 
-/// Kills: losses of a peer that makes them up, taken one by one; what came twice once hides all losses after it.
+/// Kills: forged losses of a peer, assigned one by one; duplicates that hide all later losses.
 #[test]
 fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     let ms = Duration::from_millis(100);
@@ -330,9 +332,10 @@ fn round_trips_of_many_seconds_are_round_trips() {
     }
 }
 
-/// One packet in fifty is lost on the path: what epochs tell of it is what did not arrive of what is known by then.
+/// One packet in fifty is lost on the path. The missing bytes equal the bytes that did not arrive
+/// by the last report.
 ///
-/// Kills: losses that are not counted; what came late, counted as lost or taken off what a counter showed.
+/// Kills: losses that are not counted; late bytes counted as lost, or subtracted from a counter.
 #[test]
 fn what_did_not_arrive_is_told() {
     let lossy = LinkConfig { loss: Loss::Bernoulli("2 %".parse().unwrap()), ..path(ROOMY) };
@@ -351,7 +354,7 @@ fn what_did_not_arrive_is_told() {
     pair.check_conservation();
 }
 
-/// Kills: one that begins anew; a guarantee that waits for what it owed by the rate of before.
+/// Kills: a trunk that starts again; a guarantee that waits for a debt at the previous rate.
 #[test]
 fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
@@ -393,7 +396,7 @@ fn epochs() -> Config {
 
 const ROOMY: &str = "{ kind = \"drop-tail\", limit = \"256 kB\" }";
 
-/// Keeps `deep` packets waiting, of three connections.
+/// Keeps `deep` packets of three connections waiting.
 fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
     let mut sent = 0;
     move |pair| {
@@ -408,7 +411,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
     }
 }
 
-/// Once slow start is over.
+/// The measurement begins after slow start.
 ///
 /// Kills: what overshot left to steps; the queue of a packet more, or three, not worth taking back.
 #[test]
@@ -435,7 +438,7 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
     }
 }
 
-/// As from a site whose users do little, none of it a boundary, then much.
+/// A site whose users send little, none of it a boundary, and then much.
 ///
 /// Kills: silence counted from the last answer, also while nothing waited.
 #[test]
@@ -454,7 +457,7 @@ fn a_pause_is_not_silence() {
     assert!(bytes > 5_000_000 * 90 / 100, "{bytes}");
 }
 
-/// As chance has it now and then, of packets that could end one: here for three round trips.
+/// No boundary appears for three round trips, as chance brings about now and then.
 ///
 /// Kills: a window that is shut although no boundary is under way.
 #[test]
@@ -508,7 +511,7 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
 
-/// As live gateways say it, once a second.
+/// Hellos once a second, as live gateways send them.
 ///
 /// Kills: hellos that hasten nothing; that have a packet sent each time they come.
 #[test]
@@ -529,7 +532,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     };
     seconds(&mut pair, 60);
     let asked = (pair.ends[0].counts().elastic - before) / 1_500;
-    // Two in eight of the shortest timeouts.
+    // Two packets in eight of the shortest timeouts.
     assert!((70..=80).contains(&asked), "{asked}");
     pair.muted = false;
     seconds(&mut pair, 2);

@@ -75,7 +75,7 @@ impl Management {
         }
     }
 
-    /// Whether a user packet may be sent for its credit.
+    /// Returns `true` if a user packet may be sent for its credit.
     pub(super) const fn has_credit(&self) -> bool {
         self.credit > 0
     }
@@ -125,8 +125,8 @@ impl Management {
         }
     }
 
-    /// Whether the pump may skip the connection: neither TCP nor a user packet could depart. `backlogged`: user
-    /// packets wait.
+    /// Returns `true` if the pump may skip the connection: neither TCP nor a user packet could
+    /// depart. `backlogged`: user packets wait.
     pub(super) fn rests(&self, now: Time, backlogged: bool) -> bool {
         let asked = self.credit <= 0 && self.sent != self.written;
         self.settled && self.due > now && (asked || !backlogged)
@@ -191,12 +191,12 @@ impl Management {
         }
     }
 
-    /// Whether [`SILENCE`] timeouts in a row have brought no answer.
+    /// Returns `true` if [`SILENCE`] timeouts in a row have brought no answer.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// Whether a SYN or a segment has not been answered yet.
+    /// Returns `true` if a SYN or a segment has not been answered yet.
     pub(super) const fn is_unanswered(&self) -> bool {
         self.sent > self.heard.0 || (self.tcp.is_some() && self.segment.is_none())
     }
@@ -231,14 +231,14 @@ impl Management {
         u64::try_from(bits * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
     }
 
-    /// When TCP must be polled at the latest. [`Time::MAX`] for never.
+    /// Latest time for the next poll of TCP. [`Time::MAX`] for never.
     pub(super) const fn due(&self) -> Time {
         self.due
     }
 }
 
-/// Timeouts in a row after which a connection is silent. Each timeout is twice as long as the one before. The second
-/// ends three RTO after the last answer.
+/// Timeouts in a row after which a connection is silent. Each timeout is twice as long as the
+/// previous one. The second ends three RTO after the last answer.
 const SILENCE: u32 = 2;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(in crate::trunk) struct Receiver {
     random: Random,
     dscp: u8,
     ends: Vec<End>,
-    /// When the earliest timer of a connection expires.
+    /// Expiry of the earliest timer of a connection.
     due: Option<Time>,
     /// Frame format of ACKs. `None`: the same as that of the management packets.
     frame: Option<Frame>,

@@ -1,18 +1,18 @@
-//! A path that becomes another while a trunk is full: how soon the trunk has found out, in round trips.
+//! The path changes while a trunk is backlogged: round trips until the trunk uses the new path.
 
 use super::*;
 use crate::link::LinkChange;
 
-/// Before the path changes.
+/// Time before the path changes.
 const WARMUP: Duration = Duration::from_secs(10);
 
-/// Round trips after which the trunk uses the path as it is: of the path alone, with nothing waiting.
+/// Round trips after which the trunk uses the new path, counted without queueing delay.
 const ROUNDS: u32 = 50;
 
 /// The part of the path that carries user bytes: management packets take 52 of 1,552.
 const USERS: f64 = 1_500.0 / 1_552.0;
 
-/// A trunk that has been full for a while, and what it does after the path has become `change`, both ways.
+/// A trunk that has been backlogged for a while, after `change` of the path in both directions.
 fn changed(change: LinkChange) -> Pair {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
@@ -23,8 +23,8 @@ fn changed(change: LinkChange) -> Pair {
     pair
 }
 
-/// From `rounds` round trips of `rtt` on, each second for five carries nearly what the path does, and no user
-/// packet is lost from the change on.
+/// Checks the five seconds that begin [`ROUNDS`] round trips of `rtt` after the change. Each second
+/// carries the path's rate within 5 %. The queue drops no user packet after the change.
 fn is_taken(mut pair: Pair, rate: Rate, rtt: Duration) {
     let settled = pair.now + ROUNDS * rtt;
     pair.run(settled, greedy(50, &[1_500]));
@@ -87,10 +87,10 @@ fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
     }
 }
 
-/// A peer that is gone for as long says hello when the path is back, once a second as live gateways do: the first
-/// question is answered within the second and a round trip, however long timeouts are by then, and all of the path
-/// is used soon. While the path is gone a hello brings about one question of one connection in a timeout's time, that
-/// of a second, and no credit.
+/// A peer sends hellos once a second when the path is back, as live gateways do. The first question
+/// is answered within a second and a round trip, however long the timeouts are. The trunk soon uses
+/// the whole path again. While the path is down, a hello causes at most one question of one
+/// connection per timeout, and no credit.
 ///
 /// Kills: hellos that hasten nothing; that let every connection ask; that ask at once, however often they come.
 #[test]
@@ -102,7 +102,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
         pair.run(pair.now + Duration::from_secs(5), greedy(50, &[1_500]));
         let before = pair.ends[0].counts();
         let mut hellos = 0;
-        // Ten in a second are nine that somebody else sends again.
+        // Nine of ten hellos in a second are replayed ones.
         for _ in 0..10 * silence {
             pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
             hello(&mut pair);
@@ -122,7 +122,8 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
     }
 }
 
-/// Gateways begin to offer before the other is there: then nobody waits for the end of a first timeout.
+/// One gateway offers packets before the other is up. The first hello ends the wait for the first
+/// timeout.
 ///
 /// Kills: a first hello that hastens nothing, or after which one connection asks; each hello taken for the first; a
 /// timeout that is twice as long from then on.
@@ -141,7 +142,7 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
     assert_eq!((asked(&pair), pair.ends[0].report().state.silent), (12, 0));
 }
 
-/// However long it took to come, and once only: one that is changed has met its peer.
+/// The first hello counts however late it comes, and only once. A changed trunk has met its peer.
 ///
 /// Kills: a peer that is met anew when something changes, so that what is under way is sent twice.
 #[test]
@@ -162,7 +163,7 @@ fn the_first_hello_counts_whenever_it_comes_and_once() {
     }
 }
 
-/// Where some connections are answered, others are left to congestion control.
+/// While some connections are answered, congestion control alone decides about the others.
 ///
 /// Kills: hellos that take back the backoff of any connection.
 #[test]
@@ -185,14 +186,14 @@ fn hellos_change_nothing_while_a_trunk_is_answered() {
     assert_eq!(runs[0], runs[1]);
 }
 
-/// The other end says that it is there.
+/// The other end sends a hello.
 fn hello(pair: &mut Pair) {
     pair.offered += 1;
     let packet = pair.pool.insert(Packet::default()).unwrap();
     pair.hand_in(0, Arriving::Feedback(0), packet);
 }
 
-/// In the second after `from` the path carries nine tenths of what it can.
+/// The path is used to nine tenths in the second after `from`.
 fn is_full_from(pair: &mut Pair, from: Time) {
     pair.run(from, greedy(50, &[1_500]));
     pair.run(from + Duration::from_secs(1), greedy(50, &[1_500]));
@@ -209,7 +210,7 @@ fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
     let gone = pair.now;
     while pair.ends[0].report().state.silent < 4 {
         pair.run(pair.now + Duration::from_millis(10), greedy(50, &[1_500]));
-        // RTO is a second, and the last probe of a tail begins it anew (RFC 8985, section 7.3).
+        // The RTO is one second, and a tail loss probe restarts it (RFC 8985, section 7.3).
         assert!(pair.now.since(gone) < Duration::from_millis(3_300), "{:?}", pair.now);
     }
     let before = pair.ends[0].counts().elastic;

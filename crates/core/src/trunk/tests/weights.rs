@@ -1,14 +1,14 @@
-//! Trunks with a weight: a number, or one that follows the load of their users.
+//! Trunks with a weight: a constant, or one that follows the load of their users.
 
 use super::*;
 use crate::Factor;
 use crate::itcp;
 use crate::link::Link;
 
-/// Room for 16 connections: trunk-fifo begins to drop at half of the threshold.
+/// Room for 16 connections: `trunk-fifo` begins to drop at half of the threshold.
 const DEEP: &str = "{ kind = \"trunk-fifo\", limit = \"1 MB\", threshold = 256 }";
 
-/// A weight that is a number.
+/// A constant weight.
 fn fixed(weight: u32) -> itcp::Config {
     let most = itcp::Most::Constant(MOST_WEIGHT.into());
     itcp::Config { weight: Factor::whole(weight), most, ..itcp::Config::default() }
@@ -32,7 +32,7 @@ fn vegas(weight: itcp::Config) -> Config {
     config
 }
 
-/// Offers packets of 1,500 bytes at this rate.
+/// Offers packets of 1,500 bytes at `rate`.
 fn load(rate: Rate) -> impl FnMut(&mut Pair) {
     let each = rate.time_for(Bytes(1_500));
     let mut next = Time::ZERO;
@@ -49,7 +49,7 @@ fn load(rate: Rate) -> impl FnMut(&mut Pair) {
     }
 }
 
-/// Lets time pass in steps that are shorter than the time between two packets.
+/// Advances time in steps shorter than the time between two packets.
 fn offer(pair: &mut Pair, span: Duration, rate: Rate) {
     let (until, mut load) = (pair.now + span, load(rate));
     while pair.now < until {
@@ -80,7 +80,7 @@ fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
         assert_eq!(pair.ends[0].report().state.active, 1);
         sum / count
     });
-    // Two management packets and their user packets wait for each unit of weight.
+    // For each unit of weight, two management packets and their user packets wait.
     let ratio = queues[1] * 10 / queues[0];
     assert!((25..55).contains(&ratio), "{queues:?}");
 }
@@ -158,7 +158,7 @@ fn a_measured_weight_rises_under_load_and_falls_without() {
     }
 }
 
-/// Without load nothing is sent, however often the adjuster looks.
+/// Without load, no packet is sent, however often the adjuster samples.
 ///
 /// Kills: a timer of the adjuster that wakes the connections.
 #[test]
@@ -188,7 +188,7 @@ fn ends_with_different_weights_belong_together_and_one_without_does_not() {
     }
 }
 
-/// A dead path, and back: connections that are not active hold nothing up.
+/// The path fails and recovers. Inactive connections delay nothing.
 ///
 /// Kills: a peer that counts as alive because of connections that never asked.
 #[test]

@@ -1,0 +1,38 @@
+//! Parameters that policy files had once, and what to write in their place.
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::read::Node;
+
+/// A parameter that left: its mechanism, its name, and what a file says instead.
+type Left = (&'static str, &'static str, &'static str);
+
+const LEFT: &[Left] = &[
+    (
+        "postack",
+        "loss_express",
+        "remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`",
+    ),
+    (
+        "postack",
+        "retransmissions",
+        "remove it; data that is sent again waits its turn, as with `retransmissions = \"in-turn\"`",
+    ),
+];
+
+/// Reports each parameter in `node` that left the mechanism `name`. Returns `true` if there is one.
+pub(crate) fn reports(node: &Node<'_>, name: &str, found: &mut Findings) -> bool {
+    let mut any = false;
+    let keys = node.get_ref().as_table().into_iter().flat_map(|table| table.keys());
+    for key in keys {
+        let field = key.get_ref().as_ref();
+        let of = |(mechanism, left, _): &&Left| (*mechanism, *left) == (name, field);
+        let Some((.., instead)) = LEFT.iter().find(of) else { continue };
+        let message = format!("`{field}` is not a parameter of `{name}` any more");
+        found.push(
+            Diagnostic::error(Code::BadMechanism, key.span(), message).help((*instead).to_owned()),
+        );
+        any = true;
+    }
+    any
+}

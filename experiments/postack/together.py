@@ -1,0 +1,77 @@
+"""Of many downloads that begin together, no timer expires although their first windows wait.
+
+Source: postack, ledger A001-7 and R001-11 (b).
+Differs: see `_network.py`. CUBIC, windows as large as they grow, down, and all begin within a tenth
+of a second. The first windows of a hundred senders are 1.2 s of 10 Mbit/s. All of 10 s count, the
+beginning too. `live_crowd` is the same between real hosts.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._network import bulk, measured, network
+
+together = Experiment(__file__, seeds=20)
+
+FLOWS = [10, 50, 100, 200]
+SHOWN = ["none", "gate"]
+
+
+@together.run(signal=SHOWN, flows=FLOWS)
+def measure(seed: int, signal: str, flows: int) -> dict[str, float]:
+    net = network(
+        signal, way="down", window=None, flows=flows, duration="10 s", warmup="0 s",
+    )  # fmt: skip
+    bulk(net, way="down", flows=flows, start={"uniform": ["0 s", "100 ms"]})
+    return measured(net.run(seed), "down")
+
+
+def over_queue(runs: Table, flows: int) -> np.ndarray:
+    """Goodput with ACKs held, of a queue for each flow."""
+    turn = runs.where(flows=flows)
+    return turn.where(signal="gate")["goodput"] / turn.where(signal="none")["goodput"]
+
+
+def more(runs: Table, flows: int) -> np.ndarray:
+    """Timeouts with ACKs held, less those of a queue for each flow."""
+    turn = runs.where(flows=flows)
+    return turn.where(signal="gate")["timeouts"] - turn.where(signal="none")["timeouts"]
+
+
+@together.claim("A001-7", "10 to 100 downloads, all together: timeouts", at_most=0)
+def timeouts(runs: Table) -> Numbers:
+    turns = (runs.where(signal="gate", flows=flows) for flows in FLOWS if flows <= 100)
+    return np.sum([turn["timeouts"] for turn in turns], axis=0)
+
+
+@together.claim("A001-7", "200 downloads: timeouts, gate less a queue for each flow", at_most=0)
+def timeouts_most(runs: Table) -> Numbers:
+    return more(runs, 200)
+
+
+@together.claim("A001-7", "200 downloads: timeouts in a run", kind="context")
+def left(runs: Table) -> Numbers:
+    return runs.where(signal="gate", flows=200)["timeouts"]
+
+
+@together.claim("A001-4", "least of all: goodput of a queue for each flow's", at_least=0.97)
+def goodput(runs: Table) -> Numbers:
+    return np.min([over_queue(runs, flows) for flows in FLOWS], axis=0)
+
+
+@together.figure
+def figure(runs: Table) -> Any:
+    figure, (expired, waits) = plots.panels(["timeouts in a run", "data that waits, kB, mean"])
+    for signal in SHOWN:
+        for axes, column, unit in ((expired, "timeouts", 1), (waits, "data", 1e3)):
+            means = [runs.where(signal=signal, flows=n)[column].mean() / unit for n in FLOWS]
+            axes.plot(FLOWS, means, marker="o", label=signal)
+    for axes in (expired, waits):
+        axes.set_xlabel("downloads")
+        axes.legend()
+    return figure
