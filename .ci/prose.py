@@ -27,7 +27,7 @@ LONGEST = 40
 FEWEST = 4
 """Words below which a piece of text is no sentence."""
 
-LIMITS = {"long": 8.0, "headless": 0.3, "asking": 3.0, "unusual": 0.0, "endless": 0.0}
+LIMITS = {"long": 8.0, "headless": 0.3, "asking": 3.0, "unusual": 0.1, "endless": 0.0}
 """Most sentences with each fault, in per cent."""
 
 VERB = r"is|are|was|were|has|have|had|does|do|can|may|must|will|would|\w+s|came|went|left|stood"
@@ -71,6 +71,10 @@ class Sentence:
         return [name for name, is_there in found.items() if is_there]
 
 
+LABEL = re.compile(r"^(?:What would change it|Why|Choice|Cost|Question): ")
+"""A part of a decision."""
+
+
 def paragraphs(page: str) -> Iterator[tuple[int, str]]:
     """Paragraphs and items of lists, each with the number of its first line."""
     block: list[str] = []
@@ -96,7 +100,8 @@ def sentences(page: str) -> Iterator[Sentence]:
         plain = re.sub(r"`[^`]*`", "CODE", text)
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
         for piece in re.split(r"(?<=[.!?])\s+(?=[A-Z\"(\[*])", plain):
-            sentence = Sentence(line, re.sub(r"^(?:[-*]|\d+\.)\s+", "", piece.strip()))
+            text = re.sub(r"^(?:[-*]|\d+\.)\s+", "", piece.strip())
+            sentence = Sentence(line, LABEL.sub("", text))
             if sentence.words() >= FEWEST:
                 yield sentence
 

@@ -1,4 +1,4 @@
-//! What must hold for the sharing of an aggregate's tokens under every schedule.
+//! Invariants of token allocation for random schedules.
 
 #![expect(clippy::as_conversions, reason = "figures of a report, and small numbers")]
 
@@ -33,7 +33,7 @@ fn share(weight: u32, rtt_millis: u64) -> Share {
     Share { weight, rtt }
 }
 
-/// Members with weights and round-trip times, and their packets: phases of a steady demand each.
+/// Members with weights, round-trip times and packets. Each has phases of constant demand.
 #[derive(Clone, Debug)]
 struct Scene {
     kbps: u64,
@@ -45,7 +45,7 @@ struct Scene {
 struct Flow {
     share: Share,
     len: u64,
-    /// Demand in percent of the aggregate's rate, for 200 ms each.
+    /// Demand per phase of 200 ms, in percent of the aggregate's rate.
     phases: Vec<u64>,
 }
 
@@ -92,8 +92,8 @@ impl Scene {
     }
 }
 
-/// Whether some window holds more than `burst + rate * window`: what a queue that is drained at the
-/// rate would hold, exactly.
+/// Checks that no window has more than `burst + rate * window`, by the backlog of a queue that is
+/// served at `rate`. Returns the first excess.
 fn exceeds(profile: &Profile, departures: &[Departure]) -> Option<String> {
     let (mut held, mut last) = (0u128, Time::ZERO);
     let burst = u128::from(profile.burst().0) * 8_000_000_000;
@@ -112,9 +112,9 @@ fn exceeds(profile: &Profile, departures: &[Departure]) -> Option<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// No scheme gives out more than the profile, over any window.
+    /// No allocation exceeds the profile in any window.
     ///
-    /// Mutants it kills: `charge` left out of a grant from the excess; `spend` without `try_take`.
+    /// Kills: `charge` missing after a grant from the excess; `spend` without `try_take`.
     #[test]
     fn no_window_holds_more_than_the_profile(scene in scenes()) {
         for name in AllocationSpec::NAMES {
@@ -123,10 +123,10 @@ proptest! {
         }
     }
 
-    /// Early calls get no tokens sooner: `Turn::At` is never late, and a look changes nothing.
+    /// Early calls get no tokens sooner: `Turn::At` is never late, and a query changes nothing.
     ///
-    /// Kills: `allows_at` without the members that become full, or without the spare part of the bucket;
-    /// `carry` lost when time passes; savings beyond a member's part.
+    /// Kills: `allows_at` without the members that become full, or without the spare part of the
+    /// bucket; `carry` lost when time passes; savings beyond a member's part.
     #[test]
     fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
@@ -137,8 +137,7 @@ proptest! {
         }
     }
 
-    /// Everything that came leaves, in the order it came within each flow, once the rate has had
-    /// the time for it.
+    /// All packets leave within the time that the rate needs for them.
     #[test]
     fn whatever_waits_leaves(scene in scenes()) {
         for name in AllocationSpec::NAMES {
@@ -156,12 +155,12 @@ proptest! {
         }
     }
 
-    /// Logical partitions give every flow what the ledger's own recurrence gives it, computed in
-    /// real numbers for each flow at each step, within a burst and a few packets.
+    /// Logical partitions and the ledger's recurrence, calculated in real numbers for each flow,
+    /// give the same bytes within a burst and a few packets.
     ///
-    /// Where a part is less than a packet, the recurrence deadlocks; so here it is not.
+    /// The recurrence deadlocks when a part is smaller than a packet, so here all parts are larger.
     ///
-    /// Mutants it kills: weights left out of the quantum; `charge` left out of a grant.
+    /// Kills: weights missing in the quantum; `charge` missing after a grant.
     #[test]
     fn logical_partitions_follow_the_recurrence(scene in scenes()) {
         let mut scene = scene;
@@ -185,7 +184,7 @@ proptest! {
         }
     }
 
-    /// A flow that always has packets waiting may use all tokens that others leave: the aggregate keeps its
+    /// One flow with packets waiting may use all tokens of the others, so the aggregate keeps its
     /// rate.
     ///
     /// Kills: `allow` without the spare part of the bucket.
@@ -205,14 +204,14 @@ proptest! {
     }
 }
 
-/// Jain's index: 1 if all are equal.
+/// Jain's fairness index; 1 if all rates are equal.
 fn jain(rates: &[u64]) -> f64 {
     let sum: u64 = rates.iter().sum();
     let squares: u64 = rates.iter().map(|rate| rate * rate).sum();
     (sum * sum) as f64 / (rates.len() as u64 * squares) as f64
 }
 
-/// Bytes of each flow within the last 20 of 30 s, offered `demands` in kbit/s.
+/// Bytes that each flow sent in the last 20 of 30 s, with `demands` in kbit/s.
 fn offered(name: &str, demands: &[u64], shares: &[Share]) -> Vec<u64> {
     let end = Time::from_secs(30);
     let mut shaping = Shaping::new(build(name, &profile(800, 32_000)));
@@ -267,7 +266,7 @@ fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Mutant it kills: idle members not retired.
+/// Kills: idle members that still count.
 #[test]
 fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
@@ -285,8 +284,8 @@ fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Calls for a head per packet while members take turns to send two packets of 100 bytes each, at `mbps`
-/// together. The mean rate is 300 Mbit/s.
+/// Calls for a head per packet. Members take turns to send two packets of 100 bytes, at `mbps` in
+/// total. The mean rate is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
@@ -302,9 +301,9 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     shaping.queues.asked.get() as f64 / arrivals.len() as f64
 }
 
-/// The load is a tenth of the rate, and one and a half times the rate.
+/// The load is a tenth of the rate, then one and a half times the rate.
 ///
-/// Kills: a quantum of logical partitions of an eighth of a packet.
+/// Kills: a quantum of an eighth of a packet in logical partitions.
 #[test]
 fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
@@ -314,8 +313,9 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     }
 }
 
-/// 99 flows save while one flow takes the upper half of the bucket and all of the excess. Then all send more
-/// than their shares. The one flow has its share at once, although the 99 have savings.
+/// While 99 flows save, one flow takes the upper half of the bucket and all of the excess. Then all
+/// send more than their shares. The one flow gets its share at once, although the others have
+/// savings.
 ///
 /// Kills: parts that divide the whole burst.
 #[test]

@@ -1,5 +1,5 @@
-//! The class tree against a fluid model: guarantees, excess by priority and weight, ceilings, and a
-//! link that never rests while something may be sent.
+//! The class tree against a fluid model: guarantees, excess by priority and weight, ceilings, and
+//! no idle link while a packet may leave.
 
 #![expect(clippy::as_conversions, reason = "the model is a fluid, in reals")]
 
@@ -12,8 +12,8 @@ use tidegate_core::{Bytes, Rate, Time};
 
 const FRAME: f64 = 1_514.0;
 
-/// A class as drawn: its parent among those before it, and in thousandths what it is promised of
-/// what its parent has left to promise, and how far its ceiling lies between that and the link.
+/// A random class. Its parent is an earlier class. In thousandths: the guarantee as a part of the
+/// parent's unused guarantee, and the place of the ceiling between guarantee and link rate.
 #[derive(Clone, Debug)]
 struct Drawn {
     parent: usize,
@@ -37,7 +37,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         })
 }
 
-/// A tree of these classes under a link of `rate` bits per second.
+/// Builds a tree of these classes below a link of `rate` bits per second.
 fn tree(rate: u64, drawn: &[Drawn]) -> Tree {
     let mut tree = Tree::new(rate);
     for each in drawn {
@@ -79,13 +79,13 @@ fn load((kind, of, small): (u8, u64, bool), rate: u64) -> Load {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Over one second of steady load, whatever came before, each leaf sends what the fluid model
-    /// gives it, within 1 % and three frames; never less than its guarantee within 1 % and one
-    /// frame; no class more than its ceiling; and the link carries all it can.
+    /// For each history, each leaf sends in one second of steady load as much as in the fluid
+    /// model, within 1 % and three frames. It gets its guarantee, within 1 % and one frame. No
+    /// class exceeds its ceiling, and the link is never idle without need.
     ///
-    /// Kills: charging the guarantee for excess; `start` of a class that comes back not raised to
-    /// `reached`; the lowest priority first; the highest bit of the weight in its place; a ceiling
-    /// that holds without a timer.
+    /// Kills: excess charged to the guarantee; `start` of a returning class not raised to
+    /// `reached`; lowest priority first; highest bit of the weight used as the weight; a ceiling
+    /// that stops a class without a timer.
     #[test]
     fn random_trees_under_random_loads_follow_the_fluid_model(
         mbps in 20u64..400,
@@ -123,7 +123,7 @@ proptest! {
 const GREEDY: Load = Load { rate: None, len: 1_514 };
 const MBPS: u64 = 1_000_000;
 
-/// Checks what leaves send within a second against the fluid model, within 1 % and three frames.
+/// Compares one second of each leaf with the fluid model, within 1 % and three frames.
 fn follows_the_fluid(run: &mut Run) {
     let got = run.measure(Time::from_secs(1));
     let fair = run.tree.fluid(&run.loads);
@@ -158,8 +158,8 @@ fn rights_change_while_packets_wait() {
     follows_the_fluid(&mut run);
 }
 
-/// A class that comes back has no claim on what was shared without it, and the guarantee it did not
-/// use is not saved up.
+/// A returning class has no claim on the excess of its idle time, and its unused guarantee is not
+/// saved.
 ///
 /// Kills: `awake` that forgets nothing; `start` not raised to `reached`.
 #[test]
@@ -172,13 +172,12 @@ fn who_was_idle_gets_its_burst_and_no_more() {
     run.load(b, GREEDY);
     let before = run.sent[a];
     run.pass(Time::from_millis(50));
-    // 10 Mbit/s and a fifth of the other 80, for 50 ms, less the burst of the other and a frame each.
+    // For 50 ms: 10 Mbit/s and a fifth of the other 80, less the other's burst and a frame each.
     let least = 162_500.0 - 4_000.0 - 2.0 * FRAME;
     assert!(run.sent[a] - before >= least, "{} of {least}", run.sent[a] - before);
 }
 
-/// Guarantees that add up to more than the link, as after its rate was lowered, leave nobody with
-/// nothing.
+/// Guarantees above the link rate, for example after a rate change, still serve every class.
 #[test]
 fn who_promises_too_much_still_serves_everybody() {
     let mut tree = Tree::new(10 * MBPS);
@@ -209,9 +208,9 @@ fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A class that gets much less than it may for hours, and sends now and then, is then worth its burst and what
-    /// it is owed, no more, and is not starved; at any time, also near the last that can be told, where buckets
-    /// that were not asked for ages are asked.
+    /// For hours, a class sends only a few packets. Then it gets its burst and its guarantee, no
+    /// more and no less. Start times include those near the end of the clock, and buckets that were
+    /// unused for long.
     ///
     /// Kills: `awake` that forgets nothing.
     #[test]
@@ -227,7 +226,7 @@ proptest! {
         let ceiling = ceiling.map(|mbps| mbps * MBPS);
         let late = tree.add(0, terms(10 * MBPS, ceiling, weight, 0));
         let mut run = Run::beginning(tree, Time::from_nanos(starts));
-        // A frame each so many seconds, next to nothing.
+        // One frame every few seconds: almost no load.
         for _ in 0..hours * 3_600 / little {
             run.load(late, GREEDY);
             run.pass(Time::from_nanos(1));
@@ -246,9 +245,9 @@ proptest! {
     }
 }
 
-/// The same while its packets wait all the time: two hours of a twentieth of its ceiling, and then nobody else.
+/// As above, but packets always wait: two hours at a twentieth of the ceiling, then no competition.
 ///
-/// Kills: a bucket that is refilled beyond its depth; time that elapses modulo 32 bits.
+/// Kills: a bucket refilled beyond its depth; elapsed time modulo 32 bits.
 #[test]
 fn hours_of_waiting_for_the_excess_are_not_made_up_for_in_a_burst() {
     for starts in [Time::ZERO, Time::from_nanos(u64::MAX - (1 << 45))] {

@@ -1,4 +1,4 @@
-//! Delay bounds of classes: what is promised is kept, whatever others send, and is not far from what happens.
+//! Delay bounds of classes: they hold for all cross traffic, and they are not much too high.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,14 +31,15 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// In random trees, with bounds as tight as are accepted, and some looser, no packet of a leaf that keeps to its guarantee
-    /// and burst waits longer, though all others, those with bounds as well, send what they like, and their
-    /// bursts come at the same time; the latest packet of a leaf goes first where nothing says otherwise.
+    /// Random trees; the bounds are the tightest that are accepted, or looser. A leaf that keeps to
+    /// its guarantee and burst never waits longer than its bound. All other classes, with or
+    /// without bounds, send as they like, with their bursts at the same time. Unless a queue is in
+    /// order, the leaf's last packet goes first.
     ///
-    /// Kills: those with bounds served in turn with other guarantees; the loosest bound first; a place that is
-    /// not taken at the classes above, or not left; bounds worked out without the packet that is being sent,
-    /// the bursts of others, the rate of a ceiling, the packet to be paid off there or the burst that needs, or
-    /// as if all left in order.
+    /// Kills: classes with bounds in turn with other guarantees; the loosest bound first; a place
+    /// in the classes above not taken or not left; a bound calculated without the packet in
+    /// transmission, the bursts of others, the rate of a ceiling, the debt there, the required
+    /// burst, or the disorder of the queue.
     #[test]
     fn no_packet_waits_longer_than_its_bound(
         mbps in 2u64..60,
@@ -53,7 +54,8 @@ proptest! {
     }
 }
 
-/// A bound nobody could come near would be no use: three bursts at once behind a packet of another class.
+/// A bound far above the real delay would be useless. Three bursts at once follow a packet of
+/// another class.
 #[test]
 fn the_worst_that_happens_is_near_what_is_promised() {
     let drawn = [true, true, true, false].map(|bounded| Drawn {

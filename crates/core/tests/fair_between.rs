@@ -1,4 +1,4 @@
-//! An aggregate that is shared between hosts: many flows get a host no more than one.
+//! Fair shares between hosts: more flows give a host no larger share.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -36,8 +36,8 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// What each source host gets of 8 Mbit/s within a second, in packets of 1,000 bytes: 10.0.0.1 has
-/// three flows to as many hosts, 10.0.0.2 has one.
+/// Packets of 1,000 bytes that each source host gets through 8 Mbit/s in a second. Host 10.0.0.1
+/// has three flows, each to another host, and 10.0.0.2 has one.
 fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -79,7 +79,7 @@ fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8
     left
 }
 
-/// Kills: a new member for each flow of a host; the keys of source and destination exchanged.
+/// Kills: a new member for each flow of a host; source and destination keys exchanged.
 #[test]
 fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     for allocation in ["drr", "logical-partitions"] {
@@ -88,7 +88,7 @@ fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
         assert!(near(flows[&1], 750) && near(flows[&2], 250), "{allocation}: {flows:?}");
         let hosts = shares(Sharers::SourceHost, allocation);
         assert!(near(hosts[&1], 500) && near(hosts[&2], 500), "{allocation}: {hosts:?}");
-        // Of three receivers one has both senders, of one each.
+        // There are three receivers. One is shared by both senders; two belong to 10.0.0.1 alone.
         let to = shares(Sharers::DestinationHost, allocation);
         assert!(near(to[&1], 833) && near(to[&2], 167), "{allocation}: {to:?}");
         let pairs = shares(Sharers::Hosts, allocation);
@@ -96,7 +96,8 @@ fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     }
 }
 
-/// Kills: a prefix that is not used; a prefix of the other end; a prefix of 64 bits where 56 are written.
+/// Kills: a prefix that is ignored; the prefix of the other end; 64 bits used where the prefix has
+/// 56.
 #[test]
 fn addresses_with_the_same_prefix_are_one_host() {
     let packet = |subnet: u8, host: u8| {

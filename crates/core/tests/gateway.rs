@@ -1,4 +1,4 @@
-//! What must hold for a gateway as a whole, under a clock that jumps from one event to the next.
+//! Invariants of a whole gateway, with a clock that jumps from one event to the next.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -78,7 +78,8 @@ fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
     assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
 }
 
-/// Kills: a comparison with the length of a super-packet; a limit that is one byte off; packets that wait forever.
+/// Kills: a check of the super-packet's length; a limit that is one byte off; packets that wait
+/// forever.
 #[test]
 fn packets_longer_than_max_packet_never_conform() {
     let profile = conditioning().profile.with_max_packet(Bytes(900)).unwrap();
@@ -134,8 +135,8 @@ fn the_access_link_is_not_exceeded_and_charges_its_overhead() {
     run.until(Time::from_millis(50));
     let at_once = run.left.iter().filter(|it| it.at == Time::ZERO).count();
     let (left, _) = run.end();
-    assert_eq!(at_once, 2); // 3,076 B at most, 1,250 B each
-    assert_eq!(left.len(), 2 + 50); // and one every millisecond, the remainder of the burst apart
+    assert_eq!(at_once, 2); // The burst has 3,076 B, and a packet with its overhead 1,250 B.
+    assert_eq!(left.len(), 2 + 50); // Then one per millisecond, besides the rest of the burst.
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     assert_in_order(&left);
 }
 
-/// Kills: not arming the timer anew after an installation.
+/// Kills: the timer not set again after an installation.
 #[test]
 fn what_waits_leaves_by_the_new_rate_at_once() {
     let of_rate = |rate| {
@@ -210,7 +211,7 @@ fn a_flow_that_changes_hands_takes_what_waits_with_it() {
     let both = vec![policy("a", from(1), shape()), policy("b", from(2), shape())];
     let mut run = Run::new(&config(), both);
     (0..30).for_each(|number| run.offer(1, number, 1_000));
-    // Now "b" is for host 1 as well, and "a", still there, for nobody who sends.
+    // Now host 1 belongs to "b", and "a" remains for host 3, which sends nothing.
     let mut wider = from(1);
     wider.src.extend(from(2).src);
     let swapped = vec![policy("a", from(3), shape()), policy("b", wider, shape())];
@@ -241,7 +242,7 @@ fn a_flow_that_changes_its_codepoint_changes_its_policy_and_keeps_its_order() {
     assert_eq!((left.len(), report.held), (20, 0));
     assert_in_order(&left);
     let of = |name: &str| report.aggregates.iter().find(|it| it.policy == name).unwrap();
-    // What waited under "rest" when the codepoint changed went on with its flow.
+    // The packets that waited under "rest" followed their flow to "ef".
     assert_eq!((of("rest").flows, of("ef").flows), (0, 1));
     assert_eq!((of("rest").offered.packets, of("ef").offered.packets), (10, 17));
 }
@@ -274,14 +275,14 @@ fn idle_flows_are_forgotten_and_leave_their_aggregates() {
 fn a_coarse_timer_does_not_keep_an_aggregate_below_its_peak() {
     let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
     let mut conditioning = conditioning();
-    let burst = Bytes(60_000); // more than is earned between two looks
+    let burst = Bytes(60_000); // More than the earnings between two runs of the timer.
     conditioning.profile = Profile::new(MEAN, Some(MEAN), burst, Bytes(1_514)).unwrap();
     let all = policy("all", Filter::default(), shape_by(conditioning, "per-flow"));
     let mut run = Run::new(&config, vec![all]);
     (0..250).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(200));
     let (left, _) = run.end();
-    // One packet a millisecond, and those of the first look.
+    // One packet per millisecond, plus the packets of the first run of the timer.
     assert!((200..=216).contains(&left.len()), "{}", left.len());
 }
 
@@ -295,7 +296,7 @@ fn a_coarse_timer_is_helped_by_acknowledgements() {
     let down = Filter { direction: Some(Direction::Up), ..Filter::default() };
     let mut alone = Run::new(&config, vec![policy("all", down.clone(), shape())]);
     start(&mut alone);
-    assert_eq!(alone.left.len(), 3); // the timer first looks at 15 ms
+    assert_eq!(alone.left.len(), 3); // The timer first runs at 15 ms.
     let mut helped = Run::new(&config, vec![policy("all", down, shape())]);
     start(&mut helped);
     let mut ack = packet(1, 1, 60);
@@ -304,7 +305,7 @@ fn a_coarse_timer_is_helped_by_acknowledgements() {
     ack.tcp = Some(TcpSegment { ack: 1, flags, ..TcpSegment::default() });
     helped.offer_packet(Gateway::WAN, ack);
     let released = helped.left.iter().filter(|it| it.port == Gateway::WAN).count();
-    assert_eq!(released, 3 + 3); // what the bucket holds
+    assert_eq!(released, 3 + 3); // Three acknowledged; three from the tokens in the bucket.
     let triggers = helped.gateway.report().aggregates[0].triggers;
     assert_eq!((triggers.ack, triggers.timer), (1, 0));
 }
@@ -365,7 +366,7 @@ fn a_swap_loses_nothing_although_buffers_are_scarce() {
         let mut conditioning = conditioning();
         conditioning.allocation = allocation(scheme);
         conditioning.profile = Profile::new(Rate::from_kbps(8), None, BURST, Bytes(1_514)).unwrap();
-        // With "new", the flow changes hands while "old" stays.
+        // In the case "new", the flow changes to the new policy while "old" remains.
         let mut next = vec![policy(name, from(1), shape_by(conditioning, "drop-tail"))];
         if name == "new" {
             next.push(policy("old", from(9), shape()));
@@ -386,7 +387,7 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     (0..6).for_each(|number| run.offer(1, number, 1_000));
     run.offer(2, 0, 1_000);
     run.until(Time::from_millis(5));
-    run.offer(3, 0, 1_000); // must not take the place of 1, nor 1 then that of 2
+    run.offer(3, 0, 1_000); // May not evict flow 1, and flow 1 may not evict flow 2 then.
     (6..8).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_secs(1));
     let (left, report) = run.end();
@@ -394,14 +395,14 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     assert_in_order(&left);
 }
 
-/// Kills: what waits of a flow left among what is in no flow, in its aggregate or at the link, or only
-/// until it comes to the link.
+/// Kills: earlier packets of a new table entry left among the untracked ones in its aggregate or at
+/// the link, or moved only as far as the link.
 #[test]
 fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     let rate = [Some(Rate::from_mbps(1)), None];
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { rate, flows: 1, ..config() }, shaped);
-    (0..4).for_each(|number| run.offer(2, number, 1_000)); // has the only place until they have left
+    (0..4).for_each(|number| run.offer(2, number, 1_000)); // Takes the only table entry at first.
     (0..40).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(20));
     assert!(run.gateway.report().aggregates[0].backlog.packets > 0);
@@ -415,12 +416,13 @@ fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     assert_in_order(&left);
 }
 
-/// Kills: no timer for what goes to an aggregate that nobody sends to; what stays counted as offered again.
+/// Kills: no timer for an aggregate that receives only moved packets; remaining packets counted as
+/// offered twice.
 #[test]
 fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { flows: 1, ..config() }, shaped.clone());
-    (0..8).for_each(|number| run.offer(3, number, 1_000)); // has the only place: some of it waits
+    (0..8).for_each(|number| run.offer(3, number, 1_000)); // Takes the only table entry; some wait.
     (0..10).for_each(|number| run.offer(1, number, 1_000));
     (0..10).for_each(|number| run.offer(2, number, 1_000));
     let one = Policy { priority: 1, ..policy("one", from(1), shape()) };
@@ -449,14 +451,14 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     }
 }
 
-/// Kills: handing what is left of a policy to the queue at the link, packet by packet.
+/// Kills: the rest of a removed policy offered to the link's queue packet by packet.
 #[test]
 fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
     for (stops, all) in [(true, 400), (false, 402)] {
         let policies = vec![policy("1", from(1), shape_by(conditioning(), "drop-tail"))];
         let mut run = Run::new(&GatewayConfig { rate, ..config() }, policies);
-        (0..400).for_each(|number| run.offer(1, number, 1_000)); // the queue takes 256 KiB of a flow
+        (0..400).for_each(|number| run.offer(1, number, 1_000)); // Queue limit: 256 KiB per flow.
         match stops {
             true => run.gateway.release_all(run.now),
             false => run.gateway.install(run.now, PolicySet::default()),
@@ -472,8 +474,8 @@ fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link(
     }
 }
 
-/// Kills: a link whose queue never changes; a new queue that loses or reorders packets; a class without its
-/// own queue that keeps the old one.
+/// Kills: a link whose queue never changes; a new queue that loses or reorders packets; a class
+/// without its own queue that keeps the old one.
 #[test]
 fn the_queue_at_the_link_changes_while_packets_wait() {
     let rate = [Some(Rate::from_mbps(8)); 2];
@@ -504,7 +506,7 @@ fn the_queue_at_the_link_changes_while_packets_wait() {
     }
 }
 
-/// What happens to a gateway in a run.
+/// One event of a random run.
 #[derive(Clone, Debug)]
 enum Step {
     Offer { host: u8, len: u32 },
@@ -537,13 +539,12 @@ fn sets(allocation_name: &str, queue_name: &str, which: usize) -> Vec<Policy> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens, nothing is lost without a count, no flow is reordered, and all that waits
-    /// leaves in the end.
+    /// In every run, each packet leaves or is counted as dropped, and no flow is reordered.
     ///
-    /// Kills: what waits not moved with its flow; an old handle taken for the aggregate now in its
-    /// slot; the drops of one that went forgotten; a swap that overtakes what waits for the link;
-    /// what waits of a flow that gets a place in the table left among those without one; what waits of
-    /// those not matched again at a swap.
+    /// Kills: waiting packets not moved with their flow; a stale handle used for the slot's new
+    /// aggregate; the drop counts of a removed aggregate lost; a swap whose packets overtake those
+    /// that wait for the link; untracked packets not moved when their flow gets a table entry;
+    /// untracked packets not matched again at a swap.
     #[test]
     fn every_packet_leaves_in_order_or_is_counted(
         steps in steps(),
@@ -573,7 +574,8 @@ proptest! {
     }
 }
 
-/// Kills: a report of flows that the filter does not match; a choice of the busiest among all flows.
+/// Kills: a report of flows that the filter does not match; the busiest flows chosen before the
+/// filter.
 #[test]
 fn a_survey_of_some_flows_finds_the_busiest_of_these() {
     let mut run = Run::new(&config(), Vec::new());

@@ -1,4 +1,4 @@
-//! One connection that sends both ways at once, whose ends are both told by their ACKs.
+//! One connection with data in both directions; ACK control regulates both senders.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,15 +19,15 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
 const RATE: Rate = Rate::from_mbps(10);
 const HEADERS: u32 = 66;
 
-/// From the gateway to the hosts of each of its ports.
+/// Delay between the gateway and the host at each of its ports.
 const DELAYS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(26)];
 
-/// Two ends, the gateway between them, and what is on its way.
+/// Two end points, the gateway between them, and the segments in transit.
 struct Net {
     now: Time,
     gateway: Gateway,
     ends: [Connection; 2],
-    /// By time and number: what arrives at an end, or, with `true`, at the gateway from it.
+    /// By time and number: the end, the segment, and `true` if it is on its way to the gateway.
     on_wire: BTreeMap<(Time, u64), (usize, bool, Segment)>,
     sent: u64,
 }
@@ -67,7 +67,7 @@ impl Net {
         let tcp = Config { receive_window: Bytes(262_144), ..Config::new(Profile::Linux) };
         let ends = [
             Connection::connect(&tcp, Time::ZERO, 7),
-            Connection::listen(&tcp, Time::ZERO, u32::MAX - 9_999), // its numbers wrap soon
+            Connection::listen(&tcp, Time::ZERO, u32::MAX - 9_999), // Sequence numbers wrap soon.
         ];
         Self { now: Time::ZERO, gateway, ends, on_wire: BTreeMap::new(), sent: 0 }
     }
@@ -93,7 +93,7 @@ impl Net {
         self.now = end;
     }
 
-    /// Everybody sends what may be sent now.
+    /// Sends all segments that may leave now.
     fn settle(&mut self) {
         for at in 0..2 {
             while self.ends[at].poll_event().is_some() {}
@@ -137,8 +137,8 @@ impl Net {
     }
 }
 
-/// In 20 s: bytes that each way carried as charged, bytes that each end received, and how long packets
-/// waited, in seconds on average.
+/// Runs for 20 s. Returns the charged bytes per direction, the bytes received by each end, and the
+/// mean wait of a packet in seconds.
 fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     let mut net = Net::new(signal);
     net.ends.iter_mut().for_each(|end| end.write(1 << 30));
@@ -164,8 +164,9 @@ fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     (carried, received, waited)
 }
 
-/// Source: `postack`, A001-8: within 5 % of what is allowed. What arrives is less by the ACKs that go
-/// apart from data, one for two segments or each. Kills: letting data go on with what it acknowledges.
+/// Source: `postack`, A001-8: within 5 % of the rate. Pure ACKs, one per segment or per two
+/// segments, reduce the received data. Kills: data released together with the data that it
+/// acknowledges.
 #[test]
 fn both_directions_of_a_connection_get_their_rate_while_hardly_anything_waits() {
     let (fair, ours) = (run(None), run(Some(AckSpec::PostAck(Default::default()))));

@@ -1,5 +1,4 @@
-//! Classes on the link of a gateway: who gets what, and that nothing is lost or overtaken when they
-//! change.
+//! Classes on the link of a gateway: shares of the link, and changes that lose or reorder nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +26,7 @@ fn class(name: &str, parent: Option<&str>, mbps: u64) -> Class {
     Class { parent: parent.map(str::to_owned), guarantee, ..Class::new(name, queue()) }
 }
 
-/// The host 10.0.0.`host` belongs to the class given for it.
+/// Host 10.0.0.`n` belongs to the class `of[n]`.
 fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
     let policy = |(host, class): (u8, &Option<&str>)| {
         let number = Endpoint::v4([10, 0, 0, host], 0).number();
@@ -42,12 +41,12 @@ fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
     PolicySet::new(policies).unwrap().with_classes(classes)
 }
 
-/// A gateway, its clock, and what has gone in and come out.
+/// A gateway, its clock, and the packets that were offered and that left.
 struct Run {
     gateway: Gateway,
     now: Time,
     offered: [u32; 8],
-    /// The numbers of the packets of each host that left.
+    /// By host: the numbers of the packets that left.
     left: [Vec<u32>; 8],
 }
 
@@ -74,7 +73,7 @@ impl Run {
         Self { gateway, now: Time::ZERO, offered: [0; 8], left: Default::default() }
     }
 
-    /// The next packet of a LAN host.
+    /// Offers the next packet of a LAN host.
     fn offer(&mut self, host: u8) {
         self.offer_of(host, Kind::User);
     }
@@ -84,7 +83,7 @@ impl Run {
         let dst = Endpoint::v4([192, 0, 2, 1], 80);
         let number = &mut self.offered[usize::from(host)];
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
-        // The number rides in a field that nothing here reads.
+        // The packet's number is stored in a field that the gateway does not read.
         let network_offset = u16::try_from(*number).unwrap();
         let packet = Packet {
             len: FRAME,
@@ -124,7 +123,7 @@ impl Run {
         std::array::from_fn(|host| self.left[host].len())
     }
 
-    /// All that went in came out in order, was dropped, or is still inside.
+    /// Each offered packet left in order, was dropped, or is still inside.
     fn check(&mut self) {
         let report = self.gateway.report();
         let out: usize = self.counts().iter().sum();
@@ -156,7 +155,7 @@ fn a_policy_says_which_class_and_classes_who_gets_the_link() {
         (0..3).for_each(|host| run.offer(host));
     }
     run.until(Time::from_secs(1));
-    // 1,000 packets a second: 600 and 100 promised, the rest in three parts.
+    // 1,000 packets per second: guarantees of 600 and 100; the remainder is divided by three.
     let got = run.counts();
     for (got, fair) in got.into_iter().zip([700, 200, 100]) {
         assert!(got.abs_diff(fair) <= 3, "{got} of {fair}");
@@ -207,8 +206,8 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     run.check();
 }
 
-/// Kills: `policy_of` that is not asked; packets that wait not looked at; what a parent has promised not
-/// counted with a class that comes, or still counted when it has gone.
+/// Kills: `policy_of` not asked; waiting packets not checked; a parent's guarantee not counted for
+/// a new class, or still counted after its removal.
 #[test]
 fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     let mut run = Run::new(policies(&[Some("office"), None], vec![class("office", None, 4)]));
@@ -240,7 +239,7 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     run.check();
 }
 
-/// Kills: what waits where there were no classes not taken over.
+/// Kills: packets that waited without classes not moved to the class tree.
 #[test]
 fn the_first_class_may_come_while_packets_wait() {
     let mut run = Run::new(policies(&[None, None], vec![]));
@@ -261,7 +260,7 @@ fn voice(bound: u64) -> Class {
     Class { burst: Some(Bytes(2_500)), delay_bound, ..class("voice", None, 2) }
 }
 
-/// Kills: a class above one with a delay bound held for one that delays nobody.
+/// Kills: the class above a class with a delay bound treated as one that no bound depends on.
 #[test]
 fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
@@ -278,9 +277,10 @@ fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     assert_eq!(run.gateway.change_class(run.now, "office", &heavier), Ok(()));
 }
 
-/// A packet of the link's, one that is to be sent next, and two of its own take 5 ms at most.
+/// The bound of 5 ms covers one packet on the link, one that is next, and two of the class.
 ///
-/// Kills: delay bounds that the link's tree is not told of; a change, or another class, that makes one
+/// Kills: delay bounds not passed to the link's tree; a change, or a new class, accepted though it
+/// makes a bound impossible.
 /// impossible and is let through.
 #[test]
 fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
@@ -332,9 +332,9 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     run.check();
 }
 
-/// The first host has the only place in the flow table; what waits of all others is told apart by nothing.
+/// The first host has the only entry in the flow table. All other flows are untracked.
 ///
-/// Kills: what waits of flows without a place left where it was.
+/// Kills: packets of untracked flows left in their old place.
 #[test]
 fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
     for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
@@ -344,7 +344,7 @@ fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes
         let mut run = Run::with(set(&[Some("a"), Some("a"), Some("a"), None]), Vec::new(), 1);
         (0..20).for_each(|_| (0..4).for_each(|host| run.offer(host)));
         assert!(run.gateway.report().untracked > 0);
-        // The second stays, the third goes to the faster of the two, and the last from the default.
+        // Host 1 stays, host 2 moves to the faster class, and host 3 leaves the default class.
         for of in [[None, Some("a"), Some("b"), Some("b")], [Some("b"), Some("b"), None, Some("a")]]
         {
             run.gateway.install(run.now, set(&of));
@@ -357,7 +357,7 @@ fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes
     }
 }
 
-/// What comes while classes change.
+/// One event of a random run.
 #[derive(Clone, Debug)]
 enum Step {
     Offer(u8),
@@ -387,7 +387,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "default"];
 
-/// Some tree of the classes, as leaves and in the middle.
+/// One of six class trees, in which each class is a leaf or inner class.
 fn tree(number: u8) -> Vec<Class> {
     match number {
         0 => vec![],
@@ -409,13 +409,13 @@ fn tree(number: u8) -> Vec<Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever changes, packets are accounted for and leave in the order of their flow, as far as
-    /// both classes of a flow that changes class are there; and all leave in the end.
+    /// After all changes, each packet is counted. Flows stay in order as long as both their old and
+    /// their new class exist, and in the end no packet remains.
     ///
     /// It found a leaf that lost its children's place when it became a parent while packets waited.
-    /// Kills: `move_flow` left out; `idle` left out of `clear` (it does not end). Left out of
-    /// `withdraw` it survives: a class with nothing to send is passed over in its turn. Parts, or parts of parts,
-    /// left out of what is told of one class.
+    /// Kills: `move_flow` left out; `idle` left out of `clear` (the test does not end); children,
+    /// or their children, left out of the report of one class. `idle` left out of `withdraw`
+    /// survives: the class has nothing to send and is passed over in its turn.
     #[test]
     fn nothing_is_lost_whatever_changes(steps in steps()) {
         let mut run = Run::new(policies(&[Some("a"), Some("b"), None], tree(1)));
@@ -466,7 +466,7 @@ proptest! {
     }
 }
 
-/// Kills: the class of packets without one for what leaves a trunk.
+/// Kills: packets that leave a trunk put into the class of unmatched packets.
 #[test]
 fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
     let classes = vec![class("a", None, 8), class("b", None, 2)];

@@ -1,4 +1,4 @@
-//! ACKs that are held at a gateway whose link, or a class of it, is what data waits for.
+//! ACK control at a gateway whose data waits for the link or for a class of the link.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,17 +24,18 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time, tcp, tru
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
 
-/// A gateway whose policy has ten times the rate of its link, and its clock.
+/// A gateway, its clock and the connection under test. The policy has ten times the rate of the
+/// link.
 struct Run {
     gateway: Gateway,
     now: Time,
-    /// Of the sender whose flow it is about.
+    /// Source port of the connection.
     port: u16,
-    /// The sequence number of its SYN.
+    /// Sequence number of its SYN.
     isn: u32,
-    /// The VLAN of its connection up and down.
+    /// VLANs of the connection, upstream and downstream.
     vlans: [u16; 2],
-    /// The tunnel around it up and down.
+    /// Tunnels around the connection, upstream and downstream.
     outers: [Option<Outer>; 2],
 }
 
@@ -42,7 +43,8 @@ const FIRST: u16 = 1_000;
 const SECOND: u16 = 2_000;
 
 impl Run {
-    /// With a class for the policy, which is promised and allowed half of the link, or without classes.
+    /// With `class`, the policy belongs to a class whose guarantee and ceiling are half of the
+    /// link.
     fn new(class: Option<&str>) -> Self {
         Self::of(1_024, vec![policy(class)], class)
     }
@@ -90,7 +92,7 @@ impl Run {
         self.arrive(Gateway::LAN, packet(Protocol::TCP, 66 + tcp.payload, Some(tcp)));
     }
 
-    /// Full segments of data, from the `first` on, which wait for the link.
+    /// Offers full segments of data, beginning with number `first`. They wait for the link.
     fn data(&mut self, first: u32, segments: u32) {
         for n in first..first + segments {
             let flags = TcpFlags(TcpFlags::ACK);
@@ -99,14 +101,14 @@ impl Run {
         }
     }
 
-    /// How many packets go on to the sender when `tcp` comes back.
+    /// Offers `tcp` from the WAN. Returns the number of packets that leave for the sender.
     fn down(&mut self, tcp: TcpSegment) -> usize {
         let tcp = TcpSegment { window: 500, ..tcp };
         self.arrive(Gateway::WAN, packet(Protocol::TCP, 66, Some(tcp)));
         self.out(Gateway::LAN)
     }
 
-    /// The same of an ACK of so many segments.
+    /// Offers an ACK of the first `segments` segments, as [`down`](Self::down) does.
     fn ack(&mut self, segments: u32) -> usize {
         let ack = self.isn.wrapping_add(1 + segments * MSS);
         let flags = TcpFlags(TcpFlags::ACK);
@@ -135,7 +137,7 @@ impl Run {
         count
     }
 
-    /// Lets everything leave that waits; says how many packets went on to the sender.
+    /// Runs until no packets wait. Returns the number of packets that left for the sender.
     fn leave(&mut self) -> usize {
         let mut acks = 0;
         loop {
@@ -150,7 +152,7 @@ impl Run {
     }
 }
 
-/// `policies`, and the class that has half of the link, if there is one.
+/// `policies`, and `class`, if any, with half of the link.
 fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
     let half = [Rate::from_mbps(5); 2];
     let classes = class.map(|name| Class {
@@ -162,7 +164,7 @@ fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
     PolicySet::new(policies).unwrap().with_classes(classes)
 }
 
-/// What all senders send.
+/// The policy for all upstream traffic.
 fn policy(class: Option<&str>) -> Policy {
     let profile = Profile::new(Rate::from_mbps(100), None, Bytes(64_000), Bytes(1_514));
     let conditioning = Conditioning {
@@ -183,7 +185,7 @@ fn policy(class: Option<&str>) -> Policy {
     }
 }
 
-/// What the second sender sends.
+/// The policy for the traffic of the second sender.
 fn second(class: Option<&str>) -> Policy {
     let mut policy = Policy { name: "second".into(), priority: 1, ..policy(class) };
     policy.filter.src_port = vec![Range { first: SECOND, last: SECOND }];
@@ -200,7 +202,7 @@ fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, tcp, ..Packet::default() }
 }
 
-/// Kills: leaving out what waits for the link.
+/// Kills: the data that waits for the link left out.
 #[test]
 fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -215,7 +217,8 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
     }
 }
 
-/// Kills: nobody but who sent it woken when data leaves; who waits elsewhere woken.
+/// Kills: departures that wake only their own policy; departures that wake policies of other
+/// classes.
 #[test]
 fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -235,7 +238,7 @@ fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_
     }
 }
 
-/// Kills: taking all that waits in the class for data of governed flows.
+/// Kills: all packets that wait in the class counted as data of governed flows.
 #[test]
 fn others_that_wait_in_the_class_do_not_close_the_gate() {
     for class in [None, Some("bulk")] {
@@ -251,7 +254,7 @@ fn others_that_wait_in_the_class_do_not_close_the_gate() {
     }
 }
 
-/// Kills: what waits at a swap that changes the queue counted twice, as if it never left.
+/// Kills: waiting packets counted twice after a swap that changes the queue.
 #[test]
 fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     let mut run = Run::new(None);
@@ -268,7 +271,7 @@ fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: what is dropped before it waited taken from what waits.
+/// Kills: packets dropped on arrival subtracted from the waiting data.
 #[test]
 fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     let mut run = Run::of(128, vec![policy(None)], None);
@@ -281,7 +284,7 @@ fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: turns that go on where nothing is ever to wait, with what was said of the place before.
+/// Kills: turns, or old decisions about the place, that remain when the gateway no longer queues.
 #[test]
 fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     for class in [None, Some("bulk")] {
@@ -294,9 +297,9 @@ fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     }
 }
 
-/// Two policies whose ACKs wait for a turn at one place: the place, or one of them, goes.
+/// ACKs of two policies wait for a turn at one place. A swap removes the place or a policy.
 ///
-/// Kills: nobody looked at anew after a swap.
+/// Kills: aggregates not checked again after a swap.
 #[test]
 fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     let places = [None, Some("bulk"), Some("other")];
@@ -354,9 +357,9 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// What waits goes to a meter at a swap, most of it out of profile, and there it leaves.
+/// A swap to policing passes the queue to a meter, and most of it leaves out of profile.
 ///
-/// Kills: what was sent out of profile taken for what waits.
+/// Kills: packets sent out of profile counted as waiting.
 #[test]
 fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     let mut run = Run::new(None);
@@ -385,7 +388,7 @@ fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: ACKs that pass sent to the link, past the trunk of their own policy.
+/// Kills: released ACKs sent to the link instead of the trunk of their own policy.
 #[test]
 fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let trunk = trunk::Config {
@@ -431,14 +434,15 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
             run.gateway.pool().release(id);
         }
     }
-    // Nobody answers at the other end: there is no credit, and it waits, but not for the policy of its data.
+    // The far gateway does not answer, so the trunk has no credit. The ACK waits there; ACK control
+    // does not hold it.
     let report = run.gateway.report();
     assert_eq!(report.aggregates.iter().map(|it| it.acks.held).sum::<u32>(), 0);
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
 
-/// Kills: a responsive flow that is named; an unresponsive flow that is not; a flow that is named for ever;
-/// its packets counted among those that hold back ACKs.
+/// Kills: a responsive flow that is reported; an unresponsive flow that is not; a report that never
+/// ends; packets of the flow counted as data that holds back ACKs.
 #[test]
 fn an_unresponsive_flow_is_named_until_it_responds() {
     let mut policy = policy(None);

@@ -1,4 +1,4 @@
-//! Trunks that come, change and go while packets wait at them: nothing is lost unsaid, and none overtaken.
+//! Trunks that are added, changed and removed while packets wait: no silent loss, no reordering.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,7 @@ fn settings(trunks: &[trunk::Config]) -> GatewayConfig {
     }
 }
 
-/// A policy for each trunk, whose name says to which ports: `t` to port 1, `u` to port 2.
+/// A policy per trunk with a filter for one destination port: port 1 for `t`, port 2 for `u`.
 fn policies(trunks: &[trunk::Config]) -> PolicySet {
     let policy = |(name, port): (&str, u16)| Policy {
         name: name.to_owned(),
@@ -62,12 +62,12 @@ fn policies(trunks: &[trunk::Config]) -> PolicySet {
     PolicySet::new([("t", 1), ("u", 2)].map(policy).into()).unwrap()
 }
 
-/// Two gateways, and what is under way between them.
+/// Two gateways and the packets in transit between them.
 struct World {
     now: Time,
     ends: [Gateway; 2],
     wires: [VecDeque<(Time, Packet, SackBlocks)>; 2],
-    /// Packets that users sent, and the numbers of those that arrived, of each flow.
+    /// By flow: the number of packets offered, and the numbers of those that arrived.
     offered: [u32; 2],
     arrived: [Vec<u32>; 2],
 }
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// A packet of the flow to this port.
+    /// Offers a packet of the flow with this destination port.
     fn offer(&mut self, port: u16) {
         let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 9), Endpoint::v4([10, 0, 1, 1], port));
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
@@ -105,7 +105,7 @@ impl World {
             network: Network::Ipv4,
             network_offset: 14,
             key,
-            // What tells it from others.
+            // The checksum carries the packet's number.
             checksum: u16::try_from(*number % 65_536).unwrap(),
             segments: 1,
             ..Packet::default()
@@ -147,7 +147,8 @@ impl World {
         while let Some(id) = self.ends[from].poll_transmit(now, Gateway::LAN) {
             let packet = self.ends[from].pool()[&id];
             self.ends[from].pool().release(id);
-            // Management packets that were under way to a trunk which is gone are nobody's; a live port keeps them.
+            // A gateway forwards management packets of a removed trunk like any other; trunks keep
+            // theirs.
             if packet.tcp.is_none() {
                 let flow = usize::from(packet.key.dst.port - 1);
                 self.arrived[flow].push(u32::from(packet.checksum));
@@ -155,7 +156,8 @@ impl World {
         }
     }
 
-    /// Whatever was taken in or made has left, ended, is held, or was dropped with a reason.
+    /// Each received or generated packet has left, was absorbed, is held, or was dropped with a
+    /// reason.
     fn check(&mut self) {
         for end in &mut self.ends {
             let report = end.report();
@@ -169,9 +171,12 @@ impl World {
     }
 }
 
-/// Whatever becomes of trunks, each flow's packets arrive in order, all but those that found no room.
+/// Random changes of the trunks: all packets arrive in order, except those for which a queue was
+/// full.
 ///
-/// Kills: a trunk that goes with what waits at it; one that becomes another and is not looked at again; what waits
+/// Kills: a trunk removed together with its waiting packets; flows not assigned again when a trunk
+/// changes; waiting packets moved in another order; counters reset; a trunk identified by its index
+/// and not by its name.
 /// handed over in another order; counts that begin anew; a trunk that is told by its place instead of its name.
 #[test]
 fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
@@ -213,9 +218,9 @@ fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
     }
 }
 
-/// The connections of a trunk that is not changed, or in its rates only, go on: windows, round-trip time, what waits.
+/// An unchanged trunk, or one with other rates only, keeps windows, round-trip time and queue.
 ///
-/// Kills: all trunks made anew when one is changed; connections that begin anew for another ceiling.
+/// Kills: all trunks created anew when one changes; new connections for another ceiling.
 #[test]
 fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
     let (same, mut other) = (trunk("t", 4_000), trunk("u", 5_000));
@@ -241,7 +246,8 @@ fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
     assert!(!numbers.contains(&now[0]));
 }
 
-/// A gateway whose trunk `t` leads to a class for each policy, and whose link holds next to nothing back.
+/// A gateway with trunk `t` for two policies, each with its class. The link is fast, so its queue
+/// stays short.
 fn with_classes() -> Gateway {
     let trunks = [trunk::Config { guarantee: None, ceiling: None, ..trunk("t", 4_000) }];
     let rate = [Some(Rate::from_mbps(1_000)); 2];
@@ -258,9 +264,11 @@ fn with_classes() -> Gateway {
     Gateway::new(&config, policies, Time::ZERO)
 }
 
-/// Where packets of both classes leave at the same moment one may overtake another: a few are let off for that.
+/// Packets of both classes that leave at the same time may be reordered, so the test tolerates a
+/// few.
 ///
-/// Kills: the class of none, or of the first user packet, for management packets.
+/// Kills: management packets in the class of unmatched packets, or in the class of the first user
+/// packet.
 #[test]
 fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     let mut world = World::new(&[trunk("t", 4_000)]);
@@ -268,7 +276,7 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     let mut expected = BTreeMap::from(["default", "t", "u"].map(|name| (name, [0_u64; 2])));
     let (mut class, mut made) = ("default", [0; 2]);
     for millisecond in 0..3_000 {
-        // First of one, then of both, then of the other.
+        // User packets of one class, then of both, then of the other.
         let port = match millisecond / 1_000 {
             0 => 1,
             1 => 1 + u16::try_from(millisecond / 3 % 2).unwrap(),
@@ -296,7 +304,7 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     assert!(expected["default"][0] < 10 && made.iter().all(|it| *it > 900), "{made:?}");
 }
 
-/// Kills: what leaves a trunk of flows without a place in the flow table, of the class of the packet before it.
+/// Kills: an untracked user packet that leaves a trunk in the class of the packet before it.
 #[test]
 fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_policy() {
     for flows in [1, 0] {
@@ -314,9 +322,9 @@ fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_pol
     }
 }
 
-/// Policy `t` goes while its packets wait at the trunk, and one that comes gets its place.
+/// Policy `t` is removed while its packets wait at the trunk. A new policy takes its index.
 ///
-/// Kills: a class looked up by where the aggregate of a policy that went was.
+/// Kills: a class found by the index of the removed policy's aggregate.
 #[test]
 fn what_waits_at_a_trunk_of_a_policy_that_went_is_not_of_the_class_of_one_that_came() {
     let mut world = World::new(&[trunk("t", 4_000)]);

@@ -1,4 +1,4 @@
-//! What must hold for every meter under every schedule.
+//! Invariants of all meters, for random schedules.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use tidegate_core::meter::{PeakSpacing, TokenBucket};
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A bucket, and requests as (nanoseconds since the last, bytes).
+/// A bucket, and requests as (nanoseconds since the last request, bytes).
 ///
-/// Rates cover every magnitude from 1 kbit/s to 100 Gbit/s, and requests come at about the rate with
-/// pauses in between: a bucket that is always full, or always empty, would show nothing.
+/// Rates cover all magnitudes from 1 kbit/s to 100 Gbit/s. Requests come at about the rate, with
+/// pauses. A bucket that is always full or always empty would reveal no mistakes.
 fn schedules() -> impl Strategy<Value = (Rate, Bytes, Vec<(u64, u64)>)> {
     let rate = (1u64..1_000, 3u32..9).prop_map(|(digits, zeros)| digits * 10u64.pow(zeros));
     let requests = prop::collection::vec((pauses(), 1u64..1_500), 1..100);
@@ -23,19 +23,20 @@ fn schedules() -> impl Strategy<Value = (Rate, Bytes, Vec<(u64, u64)>)> {
     })
 }
 
-/// Time before a request, in percent of the time its bytes take at the bucket's rate.
+/// Time before a request, in percent of its bytes' time at the bucket's rate.
 fn pauses() -> impl Strategy<Value = u128> {
     prop_oneof![8 => 50u128..120, 1 => 120u128..2_000]
 }
 
-/// Bytes that went at `from` and count until `to`.
+/// Bytes that left at `from`. They count until `to`.
 struct Sent {
     from: Time,
     to: Time,
     bytes: u64,
 }
 
-/// Whether the bytes within some window exceed `extra + rate * window` (`extra` in `bits/s * ns`).
+/// Returns `true` if the bytes in some window exceed `extra + rate * window` (`extra` in
+/// `bits/s * ns`).
 fn exceeded(sent: &[Sent], extra: u128, rate: Rate) -> Option<String> {
     for (first, Sent { from, .. }) in sent.iter().enumerate() {
         let mut sum = 0;
@@ -51,10 +52,10 @@ fn exceeded(sent: &[Sent], extra: u128, rate: Rate) -> Option<String> {
 }
 
 proptest! {
-    /// A source that takes all it can get stays under the arrival curve `depth + rate * window`.
+    /// A source that takes all it can get stays within the arrival curve `depth + rate * window`.
     ///
-    /// Mutants it kills: no cut at the depth; `updated` not moved by a refill; one nanosecond too
-    /// many in `elapsed`.
+    /// Kills: no limit at the depth; `updated` not advanced by a refill; one nanosecond too many in
+    /// `elapsed`.
     #[test]
     fn admits_no_more_than_its_profile((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -70,9 +71,9 @@ proptest! {
         prop_assert!(over.is_none(), "{over:?}");
     }
 
-    /// Looking at a bucket does not change what it later grants.
+    /// A query changes no later grant of the bucket.
     ///
-    /// Mutant it kills: tokens rounded down to bytes at each refill.
+    /// Kills: tokens rounded down to bytes at each refill.
     #[test]
     fn looking_is_free((rate, depth, requests) in schedules()) {
         let mut watched = TokenBucket::new(rate, depth, Time::ZERO);
@@ -88,9 +89,9 @@ proptest! {
         }
     }
 
-    /// `ready_at` is neither late nor early, also for packets longer than the bucket is deep.
+    /// `ready_at` is neither late nor early, even for packets longer than the depth.
     ///
-    /// Mutants it kills: division rounded down; `len` not cut to the depth.
+    /// Kills: division rounded down; `len` not limited to the depth.
     #[test]
     fn ready_at_is_tight((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -107,9 +108,9 @@ proptest! {
         }
     }
 
-    /// A change of rate counts from that moment on, and neither gives nor takes tokens that fit.
+    /// A new rate holds from the time of the change. Tokens that fit into the bucket stay the same.
     ///
-    /// Mutants it kills: `set` without its refill; `set` that fills the bucket.
+    /// Kills: `set` without its refill; `set` that fills the bucket.
     #[test]
     fn a_change_keeps_the_tokens((rate, depth, requests) in schedules(), factor in 1u64..9, after in 1_000u64..6_000) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -124,10 +125,10 @@ proptest! {
         prop_assert_eq!(bucket.available(later), before.min(Bytes(after)));
     }
 
-    /// A source that sends as early as it may keeps the peak rate over every window.
+    /// A source that sends as early as possible keeps the peak rate in every window.
     ///
-    /// Mutants it kills: `due` rounded down; the tolerance granted twice; `due` counted from the last
-    /// due time alone.
+    /// Kills: `due` rounded down; the tolerance granted twice; `due` counted from the last due time
+    /// alone.
     #[test]
     fn packets_keep_the_peak_rate((rate, _, requests) in schedules(), tolerance in 0u64..3) {
         let tolerance = rate.time_for(Bytes(1_000)) * u32::try_from(tolerance).unwrap();
@@ -141,11 +142,12 @@ proptest! {
             }
             prop_assert!(peak.try_take(now, Bytes(n)));
             if let Some(last) = taken.last_mut() {
-                last.to = now; // a packet's time is over when the next one goes
+                last.to = now; // A packet's time ends when the next one leaves.
             }
             taken.push(Sent { from: now, to: Time::MAX, bytes: n });
         }
-        // A clock in whole nanoseconds lets a packet go up to one too late, to be made up for.
+        // The clock counts whole nanoseconds. So a packet may be up to one late, and later ones
+        // catch up.
         let allowed = u128::from(rate.bps()) * (tolerance.as_nanos() + 1);
         let over = exceeded(&taken, allowed, rate);
         prop_assert!(over.is_none(), "{over:?}");

@@ -1,4 +1,4 @@
-//! Which policy a packet belongs to.
+//! Selection of the policy for a packet.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -143,7 +143,8 @@ fn frames_that_are_not_ip_have_no_addresses_and_icmp_has_no_ports() {
     assert_eq!(winner(&set(Filter { dst_port: ports, ..Filter::default() }), &ping), None);
 }
 
-/// Kills: protocol 0 of an IP packet taken for a frame that is not IP; such a frame matched by protocols.
+/// Kills: IP protocol 0 treated as a frame without IP; a frame without IP matched by protocol
+/// ranges.
 #[test]
 fn an_ip_packet_of_protocol_zero_has_addresses() {
     let set = |filter| PolicySet::new(vec![policy("it", 0, filter)]).unwrap();
@@ -181,7 +182,7 @@ fn ranges<T: Copy + Ord + std::fmt::Debug + 'static>(
     prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(range, 1..4)]
 }
 
-/// What lies in `wide` and in `mask`; `wide` itself if nothing does.
+/// The intersection of `wide` and `mask`, or `wide` if the intersection is empty.
 fn both<T: Copy + Ord>(wide: &[Range<T>], mask: &[Range<T>]) -> Vec<Range<T>> {
     let (Some(_), Some(_)) = (wide.first(), mask.first()) else {
         return [wide, mask].concat();
@@ -195,7 +196,7 @@ fn both<T: Copy + Ord>(wide: &[Range<T>], mask: &[Range<T>]) -> Vec<Range<T>> {
     if both.is_empty() { wide.to_vec() } else { both }
 }
 
-/// The ends of the space, of IPv4 within it, and some between.
+/// Both ends of the address space and of its IPv4 part, and some values between.
 const ADDRESSES: &[u128] = &[
     0,
     1,
@@ -249,7 +250,7 @@ fn packets() -> impl Strategy<Value = Packet> {
     )
 }
 
-/// A packet and the headers around it: at most a second VLAN tag.
+/// A packet, with a second VLAN tag or none.
 fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
     (packets(), prop::sample::select(PORTS)).prop_map(|(packet, second_vlan)| {
         let mut outer = Outer::default();
@@ -261,12 +262,13 @@ fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However many policies there are, the index finds what a look at each of them finds.
+    /// For any number of policies, the index finds the same policy as a linear search.
     ///
-    /// More than 512 of them, most with a field in which they match nothing: several blocks. Kills:
-    /// the last match for the first (`best = filters[bit]`); intervals that end at `last`; overlapping
-    /// ranges not merged; ports of fragments without known ones looked up; bits laid out against the order of
-    /// precedence; `<` for `<=` among starts; of two headers only one looked up, or the later match taken.
+    /// With more than 512 policies, the index has several blocks; most policies match nothing in
+    /// one field. Kills: the last match returned instead of the first (`best = filters[bit]`);
+    /// intervals that end at `last`; overlapping ranges not merged; ports of fragments looked up
+    /// although unknown; bits not in order of precedence; `<` for `<=` among starts; only one of
+    /// two headers looked up, or the later match returned.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
@@ -298,9 +300,9 @@ proptest! {
 
     /// The index finds the same first covering policy as a linear search.
     ///
-    /// Kills: the last cover for the first (`if filters[bit] >= best` left out); a policy that hides itself
-    /// (`best = nth + 1`); only the sets of lowest values, with `accepted` always true; empty ranges looked
-    /// up as zero.
+    /// Kills: the last cover returned instead of the first (`if filters[bit] >= best` left out); a
+    /// policy that hides itself (`best = nth + 1`); only the sets of lowest values, with `accepted`
+    /// always true; empty ranges looked up as zero.
     #[test]
     fn the_index_finds_the_first_policy_that_hides_another(
         some in prop::collection::vec((filters(), 0i32..3), 1..40),
@@ -324,7 +326,7 @@ proptest! {
         prop_assert_eq!(set.find("no such policy"), None);
     }
 
-    /// A filter that asks for less in some fields, and for nothing more in any, is more specific.
+    /// A filter that is narrower in some fields and wider in none is more specific.
     ///
     /// Kills: `max` for `min` over the address families; the second key, `others`, left out.
     #[test]
@@ -356,7 +358,8 @@ proptest! {
     }
 }
 
-/// Kills: the inner tag looked for in the outer one; "none" taken for any; a tag that is not there taken for 0.
+/// Kills: the inner tag compared with the outer one; "none" treated as any; a missing tag treated
+/// as 0.
 #[test]
 fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {
     let ids = |id| vec![Range { first: id, last: id }];

@@ -1,10 +1,10 @@
-//! The `ns2-2003` profile beside ns-2: the same segments at the same times, whatever is lost.
+//! The `ns2-2003` profile against ns-2: the same segments at the same times, under every loss.
 //!
-//! Among the runs are those of the study of one to four losses in a window (doi
-//! 10.1145/235160.235162); the others lose SYNs, the first segments, copies, a whole window, or fill
-//! a queue of 8 or 25 packets again and again. A sender behind 8 Mbit/s and 0.1 ms, a bottleneck of
-//! 0.8 Mbit/s and 100 ms, 1,000-byte segments. `vectors/ns2/make.sh` made the vectors with ns-2.35,
-//! and `validate/ns2/patterns.py` those of random losses.
+//! Some runs are those of a study with one to four losses in a window (doi 10.1145/235160.235162).
+//! The others lose SYNs, first segments, retransmissions or a whole window, or overflow a queue of
+//! 8 or 25 packets repeatedly. The access link has 8 Mbit/s and 0.1 ms, the bottleneck 0.8 Mbit/s
+//! and 100 ms. Segments have 1,000 bytes. `vectors/ns2/make.sh` made the vectors with ns-2.35, and
+//! `validate/ns2/patterns.py` those of random losses.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its vectors has failed")]
 
@@ -18,14 +18,14 @@ use tidegate_core::tcp::{
 };
 use tidegate_core::{Bytes, Rate, Time};
 
-/// One way through two links, first in, first out.
+/// One direction of the path: two links with FIFO queues.
 struct Path {
     hops: [(Rate, Duration); 2],
     busy_until: [Time; 2],
-    /// When those in the second link's queue leave it; how many may wait.
+    /// Departure times of the packets in the second link's queue, and its limit in packets.
     waiting: VecDeque<Time>,
     queue: usize,
-    /// Packets that came to the second link; those lost or marked there, by number.
+    /// Packets that reached the second link, and the numbers of those to lose or mark there.
     count: usize,
     numbers: Vec<usize>,
 }
@@ -36,7 +36,7 @@ impl Path {
         Self { hops, busy_until: [Time::ZERO; 2], waiting, queue, count: 0, numbers }
     }
 
-    /// When `bytes` sent now arrive; `None` if they are lost on their way into the second link.
+    /// Arrival time of `bytes` sent now; `None` if they are lost before the second link.
     fn carry(&mut self, now: Time, bytes: u64, ecn: &mut Ecn, marks: bool) -> Option<Time> {
         let at = self.hop(0, now, bytes);
         self.count += 1;
@@ -50,7 +50,7 @@ impl Path {
         while self.waiting.front().is_some_and(|leaves| *leaves <= at) {
             self.waiting.pop_front();
         }
-        // ns-2's limit counts the one that comes.
+        // ns-2 counts the arriving packet against the limit.
         if self.waiting.len() + 1 >= self.queue && self.busy_until[1] > at {
             return None;
         }
@@ -65,12 +65,13 @@ impl Path {
     }
 }
 
-/// What ns-2 counts for a header, and for a SACK block.
+/// Lengths of a header and of a SACK block in ns-2.
 const HEADER: u64 = 40;
 const BLOCK: u64 = 8;
 const SEGMENT: u64 = 1_000;
 
-/// Sends for so long; returns when each segment was sent, numbered from one as in ns-2.
+/// Sends until `end`. Returns the time and number of each segment; numbers start at one, as in
+/// ns-2.
 fn sent(run: &Run, end: Time, change: Change) -> Vec<(Time, u64)> {
     let mut config = Config::new(Profile::Ns2);
     config.mss = 1_000;
@@ -115,7 +116,7 @@ fn sent(run: &Run, end: Time, change: Change) -> Vec<(Time, u64)> {
         }
         let arrival = on_wire.peek().map(|Reverse((at, ..))| *at);
         let timers = ends.iter().filter_map(Connection::poll_timeout);
-        // Everything is sent and acknowledged.
+        // All data is sent and acknowledged.
         let Some(next) = timers.chain(arrival).min() else { break };
         now = next.max(now);
         if arrival.is_some_and(|at| at <= now) {
@@ -126,33 +127,33 @@ fn sent(run: &Run, end: Time, change: Change) -> Vec<(Time, u64)> {
     log
 }
 
-/// What differs between the networks of the two files.
+/// Differences between the networks of the two vector files.
 #[derive(Clone, Copy)]
 struct Links {
-    /// The first link's rate.
+    /// Rate of the first link.
     near: Rate,
-    /// The second link's delay.
+    /// Delay of the second link.
     delay: Duration,
 }
 
 const GOLDEN: Links = Links { near: Rate::from_mbps(8), delay: Duration::from_millis(100) };
-/// With these numbers no two events fall on one instant, where rounding decides their order.
+/// Values for which no two events coincide; else rounding would decide their order.
 const RANDOM: Links = Links { near: Rate::from_kbps(7_300), delay: Duration::from_micros(97_317) };
 
-/// A run of ns-2.
+/// One recorded run of ns-2.
 struct Run {
     links: Links,
     recovery: Recovery,
     /// The receiver delays ACKs.
     delayed: bool,
-    /// Segments to send; without a number the sender never stops.
+    /// Number of segments to send; `None` for a sender that never stops.
     count: Option<u64>,
     window: u64,
     queue: usize,
-    /// Whether `numbers` are marked, and not lost.
+    /// The packets in `numbers` are marked instead of lost.
     marks: bool,
     numbers: Vec<usize>,
-    /// When each segment was sent, in microseconds, and its number.
+    /// Time in microseconds and number of each sent segment.
     sent: Vec<(u64, u64)>,
 }
 
@@ -193,7 +194,7 @@ impl Run {
     }
 }
 
-/// `word`, as many times as its `xN` says.
+/// `word` without its suffix `xN`, N times.
 fn repeated(word: &str) -> impl Iterator<Item = &str> {
     let (word, times) = word.split_once('x').unwrap_or((word, "1"));
     std::iter::repeat_n(word, times.parse().unwrap())
@@ -201,18 +202,19 @@ fn repeated(word: &str) -> impl Iterator<Item = &str> {
 
 const VECTORS: &str = include_str!("vectors/ns2/golden.txt");
 
-/// What is left of the comparison: ns-2 prints times to five or six digits.
+/// ns-2 prints times with five or six digits, so they are not exact.
 const TOLERANCE: Duration = Duration::from_micros(20);
 
 const PATTERNS: &str = include_str!("vectors/ns2/patterns.txt");
 
-/// What is changed in the profile.
+/// A change to the profile.
 type Change = fn(&mut Details);
 
-/// The profile as it is.
+/// No change to the profile.
 const UNCHANGED: Change = |_| {};
 
-/// How a sender with a `change`d profile differs from the run in `line`, if it does.
+/// Compares a sender with a `change`d profile with the run in `line`. Returns their first
+/// difference.
 fn difference(links: Links, line: &str, change: Change) -> Option<String> {
     let run = Run::parse(links, line);
     let (last, _) = *run.sent.last().unwrap();
@@ -239,7 +241,7 @@ fn difference(links: Links, line: &str, change: Change) -> Option<String> {
 
 #[test]
 fn the_same_segments_are_sent_at_the_same_times() {
-    // Those of Vegas, whose SYN is a full segment there, are for the test of `vegas-ns2`.
+    // The runs of Vegas have a SYN as long as a full segment; the test of `vegas-ns2` uses them.
     let runs = |line: &&str| !line.starts_with('#') && !line.starts_with("Vegas");
     let lines: Vec<_> = VECTORS.lines().filter(runs).collect();
     let segments: usize = lines.iter().map(|line| Run::parse(GOLDEN, line).sent.len()).sum();
@@ -253,7 +255,7 @@ fn patterns() -> Vec<&'static str> {
     PATTERNS.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Random losses: several in a window, of copies, of whole windows, of the last segments.
+/// Random losses: several in a window, retransmissions, whole windows, last segments.
 #[test]
 fn random_loss_patterns_are_repaired_as_in_ns2() {
     let lines = patterns();
@@ -271,7 +273,7 @@ fn random_loss_patterns_are_repaired_as_in_ns2() {
     assert!(lines.len() >= 200, "{}", lines.len());
 }
 
-/// Each detail that sets ns-2 apart, turned to what the other profiles do.
+/// Each detail that is special to ns-2, set to the value of the other profiles.
 const TURNED: &[(&str, Change)] = &[
     ("delays_copies", |details| details.delays_copies = false),
     ("dsack", |details| details.dsack = true),
@@ -292,7 +294,7 @@ const TURNED: &[(&str, Change)] = &[
     ("window_updates", |details| details.window_updates = true),
 ];
 
-/// Kills: any of these details dropped from the profile, or from the sender.
+/// Kills: one of these details missing in the profile or in the sender.
 #[test]
 fn every_detail_of_ns2_shows_in_some_pattern() {
     let lines = patterns();

@@ -1,5 +1,5 @@
-//! An end point whose peer sends anything: it does not panic, does not send without end, and an
-//! honest peer still gets its bytes.
+//! An end point whose peer sends arbitrary segments. It never panics or sends without end, and an
+//! honest peer still gets all bytes.
 
 #![expect(clippy::unwrap_used, reason = "numbers of a test's own making")]
 
@@ -10,7 +10,7 @@ use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::{Config, Connection, EcnMode, Profile, Segment};
 use tidegate_core::{Bytes, Time};
 
-/// What the peer does next. Numbers are offsets from what would be right.
+/// Next action of the peer. Numbers are offsets from the correct value.
 #[derive(Clone, Debug)]
 enum Step {
     Segment {
@@ -23,7 +23,7 @@ enum Step {
         timestamps: Option<(i64, i64)>,
         marked: bool,
     },
-    /// An honest ACK for a part of what was sent, in thousandths.
+    /// A correct ACK for this part of the sent data, in thousandths.
     Honest(u64),
     Write(u64),
     Read(u64),
@@ -31,7 +31,7 @@ enum Step {
     Wait(u64),
 }
 
-/// Near zero mostly, on either side of a window at times, anything else rarely.
+/// Mostly near zero, sometimes at either side of a window, rarely any value.
 fn offset() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => -3..3i64,
@@ -73,22 +73,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..80)
 }
 
-/// The end point, and what an attacker on the path would know.
+/// The end point, and the state that an attacker on the path would know.
 struct Victim {
     connection: Connection,
     now: Time,
-    /// Where its stream is: the lowest number not acknowledged, and the highest sent.
+    /// Sequence numbers of its stream: the lowest unacknowledged one and the end of the sent data.
     una: u32,
     sent: u32,
-    /// The next number it expects of its peer.
+    /// The next sequence number that it expects from its peer.
     expected: u32,
     clock: u32,
 }
 
-/// More segments at one instant than any window here holds.
+/// More segments at one time than any window in this test permits.
 const MOST_AT_ONCE: usize = 5_000;
 
-/// More timers in a row than anything explains.
+/// More successive timers than a correct end point needs.
 const MOST_TIMERS: usize = 10_000;
 
 impl Victim {
@@ -203,7 +203,7 @@ fn victim(profile: u8, ecn: u8, listens: bool, isn: u32) -> Victim {
     victim
 }
 
-/// An honest handshake with everything agreed on.
+/// A regular handshake with all options negotiated.
 fn shake_hands(victim: &mut Victim, listens: bool) {
     let flags = if listens { TcpFlags::SYN } else { TcpFlags::SYN | TcpFlags::ACK };
     let isn = victim.una;
@@ -234,8 +234,8 @@ fn shake_hands(victim: &mut Victim, listens: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: an ACK of unsent data that moves `una`; a persist timer that waits for nothing; counters
-    /// of a segment that is acknowledged in part.
+    /// Kills: an ACK of unsent data that moves `una`; a persist timer without a reason; counters of
+    /// a partly acknowledged segment.
     #[test]
     fn nothing_a_peer_sends_breaks_it(
         profile in 0..3u8,

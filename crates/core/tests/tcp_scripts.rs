@@ -1,8 +1,8 @@
-//! Senders of every profile do what a script expects.
+//! Scripts: senders of each profile behave as recorded or specified.
 //!
-//! What is expected was recorded from a kernel (`vectors/linux`, by `record.py`), or follows from the
-//! text of an RFC (`vectors/rfc`, each line worked out from the section it names); never is it our
-//! own output. The `ns2-2003` profile has its vectors in `tcp_golden.rs`.
+//! The expected values were recorded from a kernel (`vectors/linux`, by `record.py`), or follow
+//! from the text of an RFC (`vectors/rfc`, where each line names its section). None comes from our
+//! own output. The vectors of the `ns2-2003` profile are in `tcp_golden.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]
 
@@ -15,7 +15,7 @@ macro_rules! scripts {
     };
 }
 
-/// Plays all at two initial sequence numbers, of which one wraps.
+/// Runs all scripts at two initial sequence numbers; one of them wraps.
 fn play_all(profile: &str, scripts: &[(&str, &str)]) {
     let mut failures = String::new();
     for (name, script) in scripts {
@@ -31,13 +31,16 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
 }
 
 /// Kills: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
-/// probe; backoff that ends with an ambiguous ACK, or with an undo; a deviation that shrinks with every ACK.
-/// Of F-RTO: none; one for every ACK; in a fast recovery; no new data first; one that goes on without
-/// new data, or after new data was told of selectively. Of tail probes: none; a second one while the
-/// first is out; one that costs nothing where it repaired, or costs where a D-SACK or a duplicate says
-/// it was needless; for new data as for a copy; after three round-trip times; without waiting longer
-/// for a lone segment; beside selective blocks. Without SACK: a partial ACK that marks nothing lost, or
-/// whose fresh loss lets a segment more go.
+/// probe; backoff that ends with an ambiguous ACK or an undo; a deviation that shrinks with each
+/// ACK.
+/// - F-RTO: missing; repeated for each ACK; started in a fast recovery; without new data first;
+///   continued without new data, or after a selective acknowledgement of new data.
+/// - Tail probes: missing; a second probe while the first is in flight; no reduction after a
+///   repaired loss; a reduction although a D-SACK or duplicate ACK shows that the probe was
+///   unnecessary; new data treated as a copy; a timer of three round-trip times; no longer timer
+///   for a single segment; a probe while selective blocks exist.
+/// - Without SACK: a partial ACK that marks nothing lost, or whose new loss permits one more
+///   segment.
 #[test]
 fn a_sender_like_linux_does_what_the_kernel_did() {
     let scripts: &[(&str, &str)] = scripts!["linux":
@@ -52,10 +55,10 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     play_all("linux", scripts);
 }
 
-/// Kills: copies measured (also where one segment is timed); a second rescue in a recovery; growth of a window
-/// that is not validated; its reduction from what is in flight alone, from `pipeACK` alone, without `R`
-/// or by all of it; five minutes that are three, or never end, or do not count when idle; the threshold
-/// not raised then, the window below the initial one.
+/// Kills: retransmissions used as RTT samples (also when one segment is timed); a second rescue in
+/// a recovery; growth of a window that is not validated; a reduction from the data in flight alone,
+/// from `pipeACK` alone, without `R` or by all of it; a period of three minutes, without end, or
+/// that excludes idle time; the threshold not raised after it; the window below the initial one.
 #[test]
 fn a_sender_by_the_rfcs_does_what_they_say() {
     let scripts: &[(&str, &str)] = scripts!["rfc":

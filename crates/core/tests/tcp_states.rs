@@ -1,4 +1,4 @@
-//! How connections begin and end, and what is refused meanwhile.
+//! Start and end of connections, and segments that are refused in between.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tidegate_core::{Bytes, Time};
 
 const ISN: [u32; 2] = [u32::MAX - 1, 5_000];
 
-/// Two ends, and a delay of nothing between them; segments are lost by number.
+/// Two ends with no delay between them. Segments are lost by number.
 struct Pair {
     ends: [Connection; 2],
     now: Time,
     events: [Vec<Event>; 2],
-    /// What each end sent, lost or not.
+    /// All segments of each end, including lost ones.
     sent: [Vec<(Time, TcpSegment)>; 2],
-    /// Numbers of segments to lose, of each end.
+    /// By end: the numbers of the segments to lose.
     lost: [Vec<usize>; 2],
 }
 
@@ -32,11 +32,11 @@ impl Pair {
         ])
     }
 
-    /// Hands over what waits until nothing does; a segment sent is there at once.
+    /// Delivers segments without delay until neither end sends more.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
-            // Both send before either receives, so that segments may cross.
+            // Both ends send before either receives, so segments may cross.
             let out = [0, 1].map(|end| self.take(end));
             for (from, segments) in out.into_iter().enumerate() {
                 quiet &= segments.is_empty();
@@ -80,12 +80,12 @@ impl Pair {
         }
     }
 
-    /// Hands `header` to an end, as if its peer had sent it.
+    /// Delivers `header` to an end as if its peer had sent it.
     fn inject(&mut self, end: usize, header: TcpSegment) {
         self.ends[end].handle_segment(self.now, &Segment { header, ..Segment::default() });
     }
 
-    /// A segment of the peer that is right in every field.
+    /// A segment of the peer in which every field is correct.
     fn right(&self, end: usize) -> TcpSegment {
         let last = self.sent[1 - end].last().expect("something was sent").1;
         let own = self.sent[end].last().expect("something was sent").1;
@@ -174,7 +174,7 @@ fn a_refusal_ends_the_attempt() {
     assert_eq!(pair.events[0], [Event::Reset]);
 }
 
-/// RFC 9293, section 3.6: one direction ends, the other goes on.
+/// RFC 9293, section 3.6: one direction ends, and the other continues.
 #[test]
 fn one_end_may_close_and_the_other_go_on() {
     let mut pair = Pair::open(&config());
@@ -190,7 +190,7 @@ fn one_end_may_close_and_the_other_go_on() {
     assert_eq!(pair.events[0].last(), Some(&Event::Closed));
 }
 
-/// RFC 9293, section 3.6, figure 13: FINs that cross; both wait.
+/// RFC 9293, section 3.6, figure 13: both FINs cross, and both ends wait.
 #[test]
 fn both_may_close_at_once() {
     let mut pair = Pair::open(&config());
@@ -203,9 +203,9 @@ fn both_may_close_at_once() {
     assert_eq!(pair.events, [expected, expected]);
 }
 
-/// RFC 9293, section 3.10.7.4: TIME-WAIT answers a FIN that comes again.
+/// RFC 9293, section 3.10.7.4: TIME-WAIT acknowledges a repeated FIN.
 ///
-/// Kills: TIME-WAIT that is silent; one that a FIN does not prolong.
+/// Kills: TIME-WAIT without an answer; TIME-WAIT that a FIN does not prolong.
 #[test]
 fn time_wait_repeats_the_last_ack() {
     let mut config = config();
@@ -263,7 +263,7 @@ fn a_syn_within_a_connection_is_challenged() {
 
 /// RFC 7323, section 5.3.
 ///
-/// Kills: `<=` for `<` in comparing timestamps; PAWS that takes the data.
+/// Kills: `<=` for `<` in the comparison of timestamps; data accepted although PAWS refuses it.
 #[test]
 fn a_segment_from_long_ago_is_answered_and_dropped() {
     let mut pair = Pair::open(&config());
@@ -279,7 +279,7 @@ fn a_segment_from_long_ago_is_answered_and_dropped() {
     assert_eq!(pair.ends[0].statistics().received, 500);
 }
 
-/// RFC 7323, section 2.2: both must offer a scale, or none holds.
+/// RFC 7323, section 2.2: window scaling needs the option from both ends.
 #[test]
 fn windows_beyond_64_kib_need_both_ends() {
     for (scaling, most) in
@@ -297,7 +297,7 @@ fn windows_beyond_64_kib_need_both_ends() {
         ]);
         pair.settle();
         pair.lost = [(1..10_000).collect(), (1..10_000).collect()];
-        // The first ACK with a scaled window is on its way only when there is something to answer.
+        // The first ACK with a scaled window is sent only as an answer to a segment.
         let right = TcpSegment { window: 65_535, ..pair.right(0) };
         pair.inject(
             0,
@@ -313,9 +313,9 @@ fn windows_beyond_64_kib_need_both_ends() {
     }
 }
 
-/// RFC 9293, section 3.10.5: what waits to be sent is dropped, and the peer is told.
+/// RFC 9293, section 3.10.5: an abort drops unsent data and sends a reset.
 ///
-/// Kills: a connection that is given up in silence; a reset with a number that the peer refuses.
+/// Kills: a connection aborted without a reset; a reset with a number that the peer refuses.
 #[test]
 fn a_connection_that_is_given_up_resets_its_peer() {
     for lost in [vec![], vec![2, 3, 4]] {

@@ -1,4 +1,4 @@
-//! A peer of a trunk that lies in its acknowledgements: it has the key, and what it gains is bounded all the same.
+//! A peer of a trunk that has the key and sends false acknowledgements. Its gain is still bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
 
 const FRAME: u32 = 1_514;
 
-/// A gateway on a link of this `rate`, with a trunk that is as usual but for what `change` does.
+/// A gateway on a link of this `rate`, with a default trunk after `change`.
 fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gateway {
     let queue = QdiscSpec::DropTail(Default::default());
     let mut trunk = trunk::Config {
@@ -58,7 +58,7 @@ fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gatew
     Gateway::new(&config, PolicySet::new(vec![policy]).unwrap(), Time::ZERO)
 }
 
-/// What a user sends.
+/// A user packet.
 fn user() -> Packet {
     let src = Endpoint::v4([10, 0, 0, 1], 9);
     let dst = Endpoint::v4([10, 0, 1, 1], 9);
@@ -75,7 +75,7 @@ fn user() -> Packet {
     }
 }
 
-/// What the peer says to a management packet: all of it has come, long before it can have, and `ahead`
+/// The peer's false answer to a management packet: it acknowledges all data at once, and `ahead`
 /// bytes that were never sent.
 fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     let syn = sent.flags.any(TcpFlags::SYN);
@@ -103,8 +103,8 @@ fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     }
 }
 
-/// What leaves within five seconds, of 72 Mbit/s, to a peer that lies until it is `silent`, if ever: for each
-/// millisecond bytes of user packets, and of management packets, from the IP header on.
+/// Offers 72 Mbit/s for five seconds to a peer that lies until it is `silent`. Returns, for each
+/// millisecond, the bytes of user and management packets that left, from the IP header on.
 fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
     let mut all = Vec::new();
     for millisecond in 1..=5_000 {
@@ -125,7 +125,7 @@ fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
             };
             bytes[1] += len;
             if sent.sequence_len() == 0 || silent.is_some_and(|at| millisecond >= at) {
-                continue; // A lie about an acknowledgement would be answered, and so on.
+                continue; // A lie about an acknowledgement would be answered without end.
             }
             for ahead in [0, 0, 0, 14_480, 1 << 30] {
                 if let Some(id) = gateway.pool().insert(lie(&packet, &sent, ahead)) {
@@ -138,7 +138,7 @@ fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
     all
 }
 
-/// Bytes of user packets of them.
+/// Bytes of user packets that left.
 fn gained(gateway: Gateway) -> u64 {
     sent(gateway, None).iter().map(|it| it[0]).sum()
 }
@@ -154,11 +154,11 @@ fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_
     assert!(bounded > most / 2, "{bounded} of {most}: it carries next to nothing");
 }
 
-/// Over any span, and whatever else the trunk is: no more than the ceiling, what it and the guarantee carry in
-/// 10 ms, and a packet paid off afterwards. Users get nearly all of it.
+/// In any span, the trunk sends no more than its ceiling, plus 10 ms of ceiling and guarantee, plus
+/// one packet paid for later. Users get almost all of it.
 ///
-/// Kills: user or management packets that are not charged; credit, management packets, or packets past a peer that
-/// is gone that look at no ceiling.
+/// Kills: user or management packets that are not charged; credit, management packets, or direct
+/// packets after the peer failed that ignore the ceiling.
 #[test]
 fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
     for (mbps, guarantee, connections, vmss, silent) in [
@@ -189,7 +189,7 @@ fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
             );
         }
         let users: u64 = sent[500..].iter().map(|it| it[0]).sum();
-        // Of the rest much is management packets, or three timeouts' time of nothing but the guarantee.
+        // The rest is management packets, or the guarantee alone during three timeouts.
         let part = if vmss < 1_500 || silent.is_some() { 50 } else { 95 };
         let full = 4_500 * each;
         assert!(100 * users >= part * full, "{mbps} {guarantee} {connections}: {users} of {full}");

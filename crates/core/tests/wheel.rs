@@ -1,4 +1,4 @@
-//! What must hold for the timer wheel under every schedule: it is an ordered map of deadlines.
+//! Invariants of the timer wheel for random schedules: it equals an ordered map of deadlines.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ enum Step {
     Set(u32, u64),
     Cancel(u32),
     Pass(u64),
-    /// Until the wheel wants to be asked, as a driver does.
+    /// Advances to the time that the wheel returns, as a driver does.
     PassToNext,
 }
 
-/// Spans of every magnitude, often equal or a little apart, so that lists in coarse slots have more
-/// than one timer and many timers share a deadline.
+/// Spans of all magnitudes, often equal or close together. So lists in coarse slots have several
+/// timers, and many timers share a deadline.
 fn spans() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0u64..4, 3 => (0u32..40, 0u64..3).prop_map(|(bits, add)| (1 << bits) + add),
         1 => (0u32..40).prop_map(|bits| (1 << bits) - 1)]
@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// Deadlines by (deadline, order of setting).
+/// Timers by deadline, then by order of setting.
 #[derive(Default)]
 struct Model {
     timers: BTreeMap<(u64, u64), u32>,
@@ -65,9 +65,10 @@ impl Model {
 }
 
 proptest! {
-    /// Mutants it kills: `cascade` without `reached = earliest`; `turn` without its condition; a
-    /// list filed in front instead of behind; `earliest` not lowered by a later timer; a list of
-    /// one fired without looking at its deadline; a level's bit left when its last slot empties.
+    /// Kills: `cascade` without `reached = earliest`; `turn` without its condition; a list put
+    /// before others and not behind them; `earliest` not lowered by a later timer; a list of one
+    /// timer fired without a check of its deadline; the bit of a level kept when its last slot
+    /// becomes empty.
     #[test]
     fn a_wheel_is_an_ordered_map_of_deadlines(steps in steps()) {
         let (mut wheel, mut model) = (TimerWheel::new(), Model::default());
@@ -98,9 +99,9 @@ proptest! {
         }
     }
 
-    /// Without cancellations the next deadline is known exactly.
+    /// Without cancellations, the wheel returns exactly the next deadline.
     ///
-    /// Mutant it kills: the start of the slot in place of the earliest deadline in it.
+    /// Kills: the start of the slot returned instead of the earliest deadline in it.
     #[test]
     fn the_next_deadline_is_exact(spans in prop::collection::vec(spans(), 1..50)) {
         let mut wheel = TimerWheel::new();

@@ -1,4 +1,4 @@
-//! A link with classes of which some have delay bounds, in virtual time, and traffic that makes it hard.
+//! A link in virtual time whose classes may have delay bounds, and difficult traffic for it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,36 +10,37 @@ use tidegate_core::policy::{Class, ClassFaultKind, ClassSet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A class as drawn: its parent among those before it; in thousandths what it is promised of what its parent
-/// has left to promise, and how far its ceiling lies between that and the link.
+/// A random class. Its parent is an earlier class. In thousandths: the guarantee as a part of the
+/// parent's unused guarantee, and the place of the ceiling between guarantee and link rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) parent: usize,
     pub(crate) guarantee: u64,
     pub(crate) ceiling: Option<u64>,
     pub(crate) burst: u64,
-    /// Whether it has a delay bound, if it is a leaf: this, or the tightest that is accepted.
+    /// A leaf has this delay bound, or the tightest one that is accepted.
     pub(crate) bound: Option<Duration>,
     pub(crate) in_order: bool,
-    /// Whether it sends more than its guarantee although it has a bound.
+    /// The class exceeds its guarantee although it has a bound.
     pub(crate) exceeds: bool,
 }
 
-/// The longest frame, as it is charged.
+/// The longest frame, with overhead.
 const FRAME: u32 = 1_538;
 
-/// A leaf that keeps to what it is promised.
+/// Result of a leaf that has a bound and keeps to its guarantee.
 pub(crate) struct Promised {
     pub(crate) bound: Duration,
-    /// The longest a packet waited.
+    /// The longest wait of a packet.
     pub(crate) worst: Duration,
 }
 
-/// What comes to a leaf.
+/// A leaf and its traffic.
 struct Leaf {
     id: ClassId,
     in_order: bool,
-    /// The bound, and what keeps to it; else it sends whatever it can.
+    /// Bound, and the bucket that limits the traffic; `None` for a leaf that sends as much as it
+    /// can.
     kept: Option<(Duration, Bucket)>,
     waiting: VecDeque<(Time, u32)>,
     longest: u32,
@@ -48,7 +49,7 @@ struct Leaf {
     worst: Duration,
 }
 
-/// A token bucket of whole nanobits, by its definition.
+/// Token bucket in whole nanobits, implemented from the definition.
 struct Bucket {
     rate: u128,
     depth: u128,
@@ -63,7 +64,7 @@ impl Bucket {
         self.tokens
     }
 
-    /// When it has enough for `len`.
+    /// Time at which the bucket holds enough for `len`.
     fn has(&mut self, now: Time, len: u32) -> Time {
         let missing = nanobits(len).saturating_sub(self.at(now));
         now + Duration::from_nanos(u64::try_from(missing.div_ceil(self.rate)).unwrap())
@@ -74,10 +75,10 @@ fn nanobits(len: u32) -> u128 {
     u128::from(len) * 8_000_000_000
 }
 
-/// A link at work.
+/// A simulated link.
 pub(crate) struct Network {
     rate: Rate,
-    /// Control traffic precedes all classes whenever the allowance permits it, in some phases.
+    /// In random phases, control traffic precedes all classes whenever the allowance permits it.
     allowance: Allowance,
     control_sends: bool,
     tree: ClassTree,
@@ -85,7 +86,7 @@ pub(crate) struct Network {
     random: u64,
     now: Time,
     phase_ends: Time,
-    /// Since when the link has not rested, and what it has carried since.
+    /// Start of the current busy period, and the bytes carried in it.
     busy: (Time, u64),
 }
 
@@ -131,7 +132,7 @@ impl Network {
         }
     }
 
-    /// The leaves with a bound that have kept to their guarantee.
+    /// Results of the leaves that have a bound and keep to their guarantee.
     pub(crate) fn promised(&self) -> Vec<Promised> {
         let promised = |leaf: &Leaf| {
             leaf.kept.as_ref().map(|(bound, _)| Promised { bound: *bound, worst: leaf.worst })
@@ -159,7 +160,7 @@ impl Network {
         }
     }
 
-    /// Who sends, and who is silent, for a while: those who begin do so at the same time.
+    /// Draws the leaves that send in the next phase. All of them start at the same time.
     fn begin_phase(&mut self) {
         if self.now < self.phase_ends {
             return;
@@ -171,7 +172,7 @@ impl Network {
         }
     }
 
-    /// Lets come what comes by now; says when the next will.
+    /// Enqueues all arrivals up to now. Returns the time of the next one.
     fn arrive(&mut self) -> Time {
         let mut next = Time::MAX;
         for at in 0..self.leaves.len() {
@@ -227,12 +228,12 @@ impl Network {
     }
 }
 
-/// The classes, some with delay bounds that cannot be met.
+/// Converts the random classes. Some delay bounds may be impossible.
 fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
     let mut classes = Vec::<Class>::new();
     let mut left = vec![rate];
     for (at, each) in drawn.iter().enumerate() {
-        // The link, or one of those before.
+        // The link, or an earlier class.
         let parent = each.parent % (at + 1);
         let guarantee = left[parent] * each.guarantee / 1_000;
         left[parent] -= guarantee;
@@ -260,7 +261,7 @@ fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
     classes
 }
 
-/// The set of `classes`, each bound raised to what can be met, or left out where nothing can.
+/// Raises each bound until it is accepted, or removes it if no bound is possible.
 fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
     let link = [Some(Rate::from_bps(rate)), None];
     for attempt in 0.. {
@@ -273,7 +274,8 @@ fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
             let ClassFaultKind::DelayBound { longest, .. } = fault.kind else {
                 panic!("{fault:?} in {classes:?}")
             };
-            // Each may have to wait for others to be late within theirs: some such chains have no end.
+            // A bound may depend on the others. Some such sequences do not end, so bounds are
+            // removed later.
             classes[fault.at].delay_bound = [longest.filter(|_| attempt < 40); 2];
         }
     }

@@ -1,4 +1,4 @@
-//! What must hold for the sharing of tokens while members come, go and change, and the profile too.
+//! Invariants of token allocation while members and profile change.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use tidegate_core::{Bytes, Time};
 use super::shaping::{Arrival, Change, Departure, Shaping, Triggers};
 use super::{Flow, LONGEST, Scene, build, flows, profile, share};
 
-/// A scene in which things change.
+/// A scene, and the changes during it.
 #[derive(Clone, Debug)]
 struct Unrest {
     scene: Scene,
     changes: Vec<(Time, Change)>,
 }
 
-/// How long a scene goes on.
+/// Length of a scene.
 const END: Time = Time::from_secs(4);
 
-/// Long enough for all to leave at the lowest rate, also one by one.
+/// Enough time for all packets to leave at the lowest rate, even one by one.
 const LONG: Time = Time::from_secs(4_000);
 
-/// Parts smaller than a packet are where everybody may go at once.
+/// Bursts are small, so that parts may be smaller than a packet; then all members may send at once.
 fn scenes() -> impl Strategy<Value = Scene> {
     let burst = prop_oneof![1_500u64..6_000, 3_000u64..60_000];
     (200u64..3_000, burst, prop::collection::vec(flows(), 1..8))
@@ -92,7 +92,7 @@ impl Unrest {
         (shaping.departures, shaping.dropped)
     }
 
-    /// Packets that may go are let go at once, and the others dropped: what is let go.
+    /// Polices: departures are the packets that may leave at once. All others are dropped.
     fn police(&self, name: &str) -> Vec<Departure> {
         let mut allocation = build(name, &self.scene.profile());
         for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
@@ -116,8 +116,8 @@ impl Unrest {
         departures
     }
 
-    /// The first departure for which a bucket of the profile, which is changed as it is, would not
-    /// have held enough.
+    /// The first departure that exceeds a token bucket with the profile, which changes as in the
+    /// scene.
     fn first_beyond(&self, departures: &[Departure]) -> Option<Departure> {
         let mut profiles = self.changes.iter().filter_map(|(at, change)| match change {
             Change::Profile(profile) => Some((*at, *profile)),
@@ -140,7 +140,7 @@ impl Unrest {
 
 /// A token bucket whose integers cannot overflow.
 pub(super) struct Dense {
-    /// In bit/s.
+    /// Bits per second.
     rate: u64,
     pub(super) depth: i128,
     /// Negative after a packet that exceeds the depth of the bucket.
@@ -185,12 +185,11 @@ pub(super) fn tokens(bytes: u64) -> i128 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No scheme ever gives out more than a bucket of the profile holds, whoever comes, goes or
-    /// changes.
+    /// No allocation grants more than the profile's bucket holds, whatever members and profile do.
     ///
-    /// Mutants it kills: `partitioned` without the bucket that guards all members together, where it
-    /// grants and where it polices; `set` of the bucket without its cut to the new depth; `earn` left
-    /// out after `discount`.
+    /// Kills: `partitioned` without the bucket of the whole aggregate, when it grants and when it
+    /// polices; `set` of the bucket without a cut to the new depth; `earn` missing after
+    /// `discount`.
     #[test]
     fn a_bucket_of_the_profile_always_holds_what_goes(unrest in unrest()) {
         for name in AllocationSpec::NAMES {
@@ -201,12 +200,12 @@ proptest! {
         }
     }
 
-    /// Asking more often than told to gets nothing sooner, whoever comes, goes or changes.
+    /// Additional calls grant nothing sooner, whatever members and profile do.
     ///
-    /// Not so in `partitioned`: what a bucket there may hold counts when its member is looked at, so
-    /// a part that was smaller for a while cuts only the buckets looked at within that while.
+    /// This does not hold for `partitioned`. It limits a bucket to its part at each look, so a part
+    /// that is smaller for a while cuts only the buckets looked at in that time.
     ///
-    /// Mutants it kills: `full_at`, or `look_at`, not brought forward.
+    /// Kills: `full_at` or `look_at` not moved to an earlier time.
     #[test]
     fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
@@ -217,13 +216,14 @@ proptest! {
         }
     }
 
-    /// Under both trigger modes every grant ends within a bound, conforms to the profile, and sends the head
-    /// of its member. Finally every packet has departed, or was dropped with its member.
+    /// In both trigger modes, every grant ends within a bound, conforms to the profile, and sends
+    /// the first packet of its member. In the end every packet has left or was dropped with its
+    /// member.
     ///
-    /// The harness checks the bound: a grant asks for at most three heads per member.
+    /// The harness checks the bound: a grant asks for at most three first packets per member.
     ///
-    /// Kills: `lru` that leaves a member among the fresh ones when it takes tokens on arrival; `common`
-    /// without `done` for a member without packets.
+    /// Kills: `lru` that leaves a member among the fresh ones when it takes tokens on arrival;
+    /// `common` without `done` for a member without packets.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),

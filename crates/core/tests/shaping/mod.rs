@@ -1,4 +1,4 @@
-//! An aggregate around an allocation: packets come, wait, and leave when they are granted.
+//! A shaping aggregate for tests of an allocation: packets arrive, wait, and leave when granted.
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
@@ -11,7 +11,7 @@ use tidegate_core::meter::Profile;
 use tidegate_core::packet::Member;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A packet that comes.
+/// A packet's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Time,
@@ -19,7 +19,7 @@ pub(crate) struct Arrival {
     pub(crate) bytes: u64,
 }
 
-/// A packet that leaves.
+/// A packet's departure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Departure {
     pub(crate) at: Time,
@@ -27,12 +27,12 @@ pub(crate) struct Departure {
     pub(crate) bytes: u64,
 }
 
-/// What becomes of members and profile while packets come and go.
+/// A change of the members or of the profile during a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Join(Member, Share),
     Update(Member, Share),
-    /// What it has waiting is dropped before, and what comes after.
+    /// Removes the member. Its waiting packets and later arrivals are dropped.
     Leave(Member),
     Profile(Profile),
 }
@@ -48,13 +48,13 @@ pub(crate) enum Triggers {
     Timer(Duration),
 }
 
-/// An aggregate that shapes.
+/// A shaping aggregate.
 pub(crate) struct Shaping {
     pub(crate) allocation: Box<dyn Allocation>,
     pub(crate) triggers: Triggers,
     pub(crate) queues: Queues,
     pub(crate) departures: Vec<Departure>,
-    /// What is to change, in order.
+    /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
     /// Members that have left.
     gone: BTreeSet<Member>,
@@ -62,7 +62,7 @@ pub(crate) struct Shaping {
     pub(crate) dropped: u64,
 }
 
-/// Lengths of what waits, by member.
+/// Lengths of the waiting packets, by member.
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: Vec<VecDeque<u64>>,
@@ -104,8 +104,7 @@ impl Queues {
 }
 
 impl Heads for Queues {
-    /// A grant may call this three times per member: for the look at its savings, at the beginning of its
-    /// round, and at the end of its round.
+    /// A grant may ask three times per member: for its savings, and at start and end of its round.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
@@ -127,7 +126,8 @@ impl Shaping {
         }
     }
 
-    /// Lets `arrivals` come and leave until `end`; asks when told to, and every `looks`.
+    /// Runs until `end`. Asks for grants at the times that the allocation returns, and every
+    /// `looks`.
     pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
         let mut look = looks.map(|every| Time::ZERO + every);
@@ -196,7 +196,7 @@ impl Shaping {
         }
     }
 
-    /// Lets go what is granted; says when to ask again.
+    /// Sends all packets that are granted. Returns the time at which to ask again.
     fn serve(&mut self, now: Time) -> Option<Time> {
         loop {
             self.queues.questions.set(0);
@@ -229,9 +229,9 @@ pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: T
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
-/// Bytes each member has sent by `end`, by the recurrence of section 7.3 of the ledger.
+/// Bytes sent by each member until `end`, by the recurrence of section 7.3 of the ledger.
 ///
-/// Everything is recomputed for every member every 200 us, in real numbers.
+/// Computes every member anew every 200 us, in real numbers.
 pub(crate) fn recurrence(
     profile: &Profile,
     shares: &[Share],
@@ -264,7 +264,7 @@ struct Modelled {
     weight: f64,
     rtt: f64,
     tokens: f64,
-    /// Excess it was given; the one with the least per weight is next.
+    /// Excess received so far. The member with the least excess per weight is next.
     given: f64,
     active: Time,
     queue: VecDeque<f64>,
@@ -309,7 +309,8 @@ impl Recurrence {
                 continue;
             }
             let tokens = it.tokens + earned * it.weight / weights;
-            // The ledger assumes that a part holds a packet; otherwise who waits could save none.
+            // The ledger assumes that a part holds a packet. Otherwise a waiting member could not
+            // save enough for it.
             let head = it.queue.front().copied().unwrap_or(0.0);
             let depth = (self.burst * it.weight * it.rtt / reach).max(head);
             spill += (tokens - depth).max(0.0);
@@ -346,7 +347,7 @@ impl Recurrence {
     }
 }
 
-/// What the oldest packet lacks in tokens of its own.
+/// Tokens that the first packet needs beyond the member's own.
 fn need(it: &Modelled) -> f64 {
     it.queue.front().map_or(0.0, |len| (len - it.tokens).max(0.0))
 }

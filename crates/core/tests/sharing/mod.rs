@@ -1,12 +1,12 @@
-//! A link with a class tree in virtual time, and what a fluid would do in its place.
+//! A link with a class tree in virtual time, and a fluid model for comparison.
 
 use tidegate_core::class::{ClassId, ClassTree, Terms};
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A class tree, and what is known of it outside.
+/// A class tree: input of the fluid model and of the simulation.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// The parent and terms of each class; the first is the link.
+    /// Parent and terms of each class. The first entry is the link.
     pub(crate) classes: Vec<(usize, Terms)>,
 }
 
@@ -42,14 +42,14 @@ impl Tree {
         (1..self.classes.len()).filter(|class| self.children(*class).next().is_none()).collect()
     }
 
-    /// Bits per second of a class's guarantee that no child has been promised.
+    /// The part of a class's guarantee that its children leave, in bits per second.
     pub(crate) fn left_to_promise(&self, class: usize) -> u64 {
         let promised: u64 =
             self.children(class).map(|child| self.terms(child).guarantee.bps()).sum();
         self.terms(class).guarantee.bps() - promised
     }
 
-    /// Bits per second of each class, were they a fluid.
+    /// Rate of each class in the fluid model, in bits per second.
     pub(crate) fn fluid(&self, loads: &[Load]) -> Vec<f64> {
         let mut rates = vec![0.0; self.classes.len()];
         rates[0] = self.demand(0, loads);
@@ -57,7 +57,7 @@ impl Tree {
         rates
     }
 
-    /// What a class would send if it were alone.
+    /// Rate of a class without competing traffic, in bits per second.
     fn demand(&self, class: usize, loads: &[Load]) -> f64 {
         let ceiling = self.terms(class).ceiling.map_or(f64::INFINITY, |it| it.bps() as f64);
         let mut children = self.children(class).peekable();
@@ -69,7 +69,8 @@ impl Tree {
         wants.min(ceiling)
     }
 
-    /// Shares what a class has between its children: guarantees, then by priority and weight.
+    /// Divides the rate of a class among its children: guarantees first, then by priority and
+    /// weight.
     fn share(&self, class: usize, loads: &[Load], rates: &mut [f64]) {
         let mut left = rates[class];
         for child in self.children(class) {
@@ -82,7 +83,8 @@ impl Tree {
                 .children(class)
                 .filter(|child| self.terms(*child).priority == priority)
                 .collect();
-            // Fill all at the pace of their weights until one has enough, and go on without it.
+            // Raises all rates in proportion to weight until one child is satisfied, then goes on
+            // without it.
             while left > 1e-6 && !open.is_empty() {
                 let weights: f64 =
                     open.iter().map(|child| f64::from(self.terms(*child).weight)).sum();
@@ -106,14 +108,14 @@ impl Tree {
     }
 }
 
-/// What is offered to a leaf: so many bits per second, or always more than it can send.
+/// Load of a leaf in bits per second; `None` is more than it can ever send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) rate: Option<u64>,
     pub(crate) len: u32,
 }
 
-/// A link at work.
+/// A simulated link.
 pub(crate) struct Run {
     pub(crate) tree: Tree,
     pub(crate) loads: Vec<Load>,
@@ -126,7 +128,7 @@ pub(crate) struct Run {
     now: Time,
 }
 
-/// Packets that wait at a leaf at most.
+/// Queue limit of a leaf, in packets.
 const ROOM: u32 = 50;
 
 impl Run {
@@ -134,7 +136,7 @@ impl Run {
         Self::beginning(tree, Time::ZERO)
     }
 
-    /// One that begins at `now`.
+    /// Starts the simulation at `now`.
     pub(crate) fn beginning(tree: Tree, now: Time) -> Self {
         let mut sharing = ClassTree::default();
         let mut ids = vec![ClassId::ROOT];
@@ -154,12 +156,12 @@ impl Run {
         }
     }
 
-    /// What a leaf would send if it were alone, in bits per second.
+    /// Rate of a leaf without competing traffic, in bits per second.
     pub(crate) fn demand(&self, leaf: usize) -> f64 {
         self.tree.demand(leaf, &self.loads)
     }
 
-    /// Changes what is offered to a leaf; what waited there is gone.
+    /// Changes the load of a leaf and drops its waiting packets.
     pub(crate) fn load(&mut self, leaf: usize, load: Load) {
         self.loads[leaf] = load;
         self.waiting[leaf] = 0;
@@ -175,13 +177,13 @@ impl Run {
         };
     }
 
-    /// The class a class is a child of from now on.
+    /// Moves a class below another parent.
     pub(crate) fn move_to(&mut self, class: usize, parent: usize) {
         self.tree.classes[class].0 = parent;
         self.sharing.move_to(self.now, self.ids[class], self.ids[parent]);
     }
 
-    /// Bytes each class sends within `span`, after a while to settle.
+    /// Runs for `span` after a settling time. Returns the bytes that each class sent within `span`.
     pub(crate) fn measure(&mut self, span: Time) -> Vec<f64> {
         self.pass(Time::from_millis(250));
         let before = self.sent.clone();
@@ -189,18 +191,18 @@ impl Run {
         self.sent.iter().zip(before).map(|(now, then)| now - then).collect()
     }
 
-    /// Changes what a class has a right to.
+    /// Changes the terms of a class.
     pub(crate) fn set(&mut self, class: usize, terms: Terms) {
         self.tree.classes[class].1 = terms;
         self.sharing.set(self.now, self.ids[class], terms);
     }
 
-    /// Lets `span` pass in which nothing comes, and nothing waits.
+    /// Advances the clock by `span` without arrivals; no packet may wait.
     pub(crate) fn skip(&mut self, span: Time) {
         self.now += span.since(Time::ZERO);
     }
 
-    /// Lets `span` pass.
+    /// Runs for `span`.
     pub(crate) fn pass(&mut self, span: Time) {
         let end = self.now + span.since(Time::ZERO);
         let link = self.tree.terms(0).guarantee;

@@ -1,4 +1,4 @@
-//! Two end points and a wire between them, in virtual time.
+//! Two end points and a link between them, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,17 +9,18 @@ use tidegate_core::random::Random;
 use tidegate_core::tcp::{Config, Connection, Event, Outgoing, Statistics};
 use tidegate_core::{Bytes, Chance, Rate, Time};
 
-/// What a wire does to segments.
+/// Properties of one direction of the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub(crate) delay: Duration,
-    /// Extra delay, drawn for each segment: more than a segment's time reorders.
+    /// Maximum of the random extra delay per segment. If it exceeds the segment's own time,
+    /// segments are reordered.
     pub(crate) jitter: Duration,
     pub(crate) loss: Chance,
     pub(crate) duplication: Chance,
     pub(crate) marking: Chance,
     pub(crate) rate: Rate,
-    /// Bytes that may wait for the wire.
+    /// Queue limit in bytes.
     pub(crate) queue: u64,
 }
 
@@ -37,17 +38,17 @@ impl Default for Wire {
     }
 }
 
-/// One end: its connection, and what its driver knows.
+/// One end: its connection, its events and its received data.
 pub(crate) struct End {
     pub(crate) connection: Connection,
     pub(crate) events: Vec<Event>,
-    /// Ranges that arrived, by place.
+    /// Ranges of the stream that arrived, unsorted.
     arrived: Vec<(u64, u64)>,
     busy_until: Time,
     wire: Wire,
 }
 
-/// Both ends, and what is on the wire.
+/// Both ends and the segments in transit.
 pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) ends: [End; 2],
@@ -57,7 +58,7 @@ pub(crate) struct Net {
     pub(crate) steps: u64,
 }
 
-/// A segment on the wire. They are told apart by number, so the order among these never matters.
+/// A segment in transit. The heap orders segments by time and number, so all compare as equal.
 #[derive(Clone, Copy, Debug)]
 struct Carried(Outgoing);
 
@@ -82,7 +83,7 @@ impl Ord for Carried {
 const HEADERS: u64 = 52;
 
 impl Net {
-    /// End 0 opens to end 1; `wires[n]` carries what end `n` sends.
+    /// End 0 connects to end 1. `wires[n]` carries the segments of end `n`.
     pub(crate) fn new(configs: [&Config; 2], isns: [u32; 2], wires: [Wire; 2], seed: u64) -> Self {
         let [client, server] =
             configs.map(|config| Config { tell_arrivals: true, ..config.clone() });
@@ -106,7 +107,7 @@ impl Net {
         }
     }
 
-    /// Lets all happen that happens until `end`, or until nothing is left to happen.
+    /// Runs until `end`, or until no event remains.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             for from in 0..2 {
@@ -169,7 +170,8 @@ impl Net {
         end.connection.read(readable);
     }
 
-    /// Takes what happened at an end, of late with the segment `out`. It closes when its peer does.
+    /// Takes the events of an end; `out` is the segment it just received. It closes when its peer
+    /// does.
     fn note_events(&mut self, at: usize, out: Option<&Outgoing>) {
         let end = &mut self.ends[at];
         while let Some(event) = end.connection.poll_event() {
@@ -190,7 +192,7 @@ impl Net {
         }
     }
 
-    /// Bytes from the beginning of the stream to `end` without a hole.
+    /// Length of the stream, from its beginning, that arrived without a hole.
     pub(crate) fn whole(&self, end: usize) -> u64 {
         let mut ranges = self.ends[end].arrived.clone();
         ranges.sort_unstable();

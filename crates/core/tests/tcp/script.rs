@@ -1,8 +1,8 @@
-//! A peer that does what a script says, and what the end point under test must do.
+//! A scripted peer, and the expected behaviour of the end point under test.
 //!
-//! A script has a line for its peer, lines `set NAME = VALUE` for details of the profile, and after
-//! `expected:` or `recorded:` a line for everything that happens, each with its milliseconds:
-//!
+//! A script has a line for its peer and lines `set NAME = VALUE` for details of the profile. After
+//! `expected:` or `recorded:`, it has one line per event. Each begins with the time in
+//! milliseconds:
 //! ```text
 //! 0.0 write 3000              the application hands over data; also `close`
 //! 0.0 > 1 3001                sent: from, to, then `fin` and `cwr`; many segments may be one range
@@ -18,7 +18,7 @@ use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::{Config, Connection, EcnMode, Segment};
 use tidegate_core::{Bytes, Time};
 
-/// Plays `script` against an end point of `profile` that begins at `isn`; returns what is wrong.
+/// Runs `script` with an end point of `profile` and initial number `isn`. Returns all deviations.
 pub(crate) fn play(script: &str, profile: &str, isn: u32) -> Vec<String> {
     let lines: Vec<Vec<&str>> = script
         .lines()
@@ -27,13 +27,13 @@ pub(crate) fn play(script: &str, profile: &str, isn: u32) -> Vec<String> {
         .collect();
     let peer = lines.iter().find(|words| words[0] == "peer").expect("a script has a peer");
     let sets = lines.iter().filter(|words| words[0] == "set").map(|words| words[1..].join(" "));
-    // The kernel's sockets were set to Reno, too.
+    // The recording kernel used Reno, too.
     let head = format!("profile = \"{profile}\"\ncongestion = \"reno\"");
     let toml = format!("{head}\n{}", sets.collect::<Vec<_>>().join("\n"));
     let config = toml::from_str(&toml).unwrap();
     let begins = lines.iter().position(|words| ["expected:", "recorded:"].contains(&words[0]));
     let begins = begins.expect("a script says what is expected");
-    // What a kernel does comes late at times; what an RFC says does not.
+    // A kernel's events may be late; those derived from an RFC are exact.
     let slack = if lines[begins][0] == "recorded:" { 3 } else { 0 };
     let mut play = Play::new(Player::new(config, isn, peer), Duration::from_millis(slack));
     for words in &lines[begins + 1..] {
@@ -43,11 +43,11 @@ pub(crate) fn play(script: &str, profile: &str, isn: u32) -> Vec<String> {
     play.wrong
 }
 
-/// A segment that is sent: when, from where to where, and with which of FIN and CWR.
+/// A sent segment: time, range, and its FIN and CWR flags.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Time,
-    /// How far off it may be.
+    /// Tolerated deviation of the time.
     slack: Duration,
     from: u64,
     to: u64,
@@ -58,7 +58,7 @@ struct Play {
     player: Player,
     /// Time zero of the script.
     zero: Time,
-    /// When something was done or sent last.
+    /// Time of the last event.
     last: Time,
     slack: Duration,
     expected: Vec<Sent>,
@@ -90,13 +90,13 @@ impl Play {
         }
     }
 
-    /// How far off a send may be that comes so long after what was done or sent before it: a kernel's
-    /// timer may be an eighth late (Linux, `kernel/time/timer.c`), and its round trips are not exact.
+    /// Tolerance for a segment sent `waited` after the previous event. A kernel's timer may be late
+    /// by an eighth (Linux, `kernel/time/timer.c`), and its round trips vary.
     fn slack_after(&self, waited: Duration) -> Duration {
         if self.slack.is_zero() { Duration::ZERO } else { self.slack + waited / 6 }
     }
 
-    /// Segments from `words[0]` to `words[1]`, the last with the flags that follow.
+    /// Expects segments from `words[0]` to `words[1]`; the last has the flags that follow.
     fn expect(&mut self, at: Time, words: &[&str]) {
         let (mut from, end): (u64, u64) = (words[0].parse().unwrap(), words[1].parse().unwrap());
         let segment = self.player.connection.statistics().segment;
@@ -127,7 +127,7 @@ impl Play {
         }
     }
 
-    /// Compares what was sent with what was expected, up to the first difference.
+    /// Compares the sent segments with the expected ones, up to the first difference.
     fn compare(&mut self) {
         let sent = &self.player.sent;
         for index in 0..self.expected.len().max(sent.len()) {
@@ -152,7 +152,7 @@ impl Play {
     }
 }
 
-/// The end point under test, what it has sent, and what its peer is like.
+/// The end point under test, the segments it sent, and properties of its peer.
 struct Player {
     connection: Connection,
     now: Time,
@@ -164,11 +164,11 @@ struct Player {
     echoes: Vec<u32>,
 }
 
-/// The sequence number the peer begins with.
+/// Initial sequence number of the peer.
 const PEER: u32 = 70_000;
 
 impl Player {
-    /// Opens a connection to a peer as the line says.
+    /// Opens a connection to the peer that the line describes.
     fn new(mut config: Config, isn: u32, peer: &[&str]) -> Self {
         let value = |name: &str| {
             let at = peer.iter().position(|word| *word == name)?;
@@ -228,7 +228,7 @@ impl Player {
         }
     }
 
-    /// Lets time pass, with what it brings.
+    /// Advances the clock and runs the timers on the way.
     fn advance(&mut self, to: Time) {
         for _ in 0..10_000 {
             self.drain();
@@ -282,7 +282,7 @@ impl Player {
     }
 }
 
-/// Milliseconds as they are written, with up to three digits behind the point.
+/// Parses milliseconds with up to three decimals.
 fn micros(text: &str) -> Duration {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let millis: u64 = whole.parse().unwrap();
