@@ -1,4 +1,5 @@
-//! Flows: the state of each conversation that crosses the gateway, both directions in one place.
+//! Flows: the state of each conversation that crosses the gateway, with both directions in one
+//! entry.
 
 mod fragments;
 mod opening;
@@ -21,7 +22,7 @@ use rtt::Halves;
 
 /// Both directions of a flow.
 ///
-/// It is told of every packet twice: when it reaches the gateway, and when it leaves.
+/// It is notified of every packet twice: on arrival at the gateway, and on departure.
 #[derive(Clone, Debug)]
 pub struct Flow {
     key: Key,
@@ -29,11 +30,11 @@ pub struct Flow {
     tally: [Tally; 2],
     tracker: Tracker,
     halves: Halves,
-    /// When its last packet arrived, in [`ticks`].
+    /// Arrival of its last packet, in [`ticks`].
     seen: u32,
-    /// DS codepoints of the packets its handles were decided by.
+    /// DS codepoints of the packets that its handles were derived from.
     dscp: [u8; 2],
-    /// The classes of the link its packets wait in.
+    /// Classes of the link for its packets.
     classes: [ClassId; 2],
 }
 
@@ -103,40 +104,40 @@ const VLAN_ID: u16 = 0x0fff;
 const UNKNOWN_PORTS: u16 = 1 << 12;
 const ANY_PORTS: u16 = 2 << 12;
 
-/// Where a flow belongs, in one direction: what a packet needs instead of matching the policies.
+/// The aggregate of a flow in one direction. With it, packets need no match against the policies.
 ///
 /// Source: `aggregates`, section 6.1 (the QoS handle of a socket).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Handle {
-    /// Its aggregate; [`NO_AGGREGATE`](Self::NO_AGGREGATE) if no policy wants it.
+    /// Slot of the aggregate. [`NO_AGGREGATE`](Self::NO_AGGREGATE) if no policy matches.
     pub aggregate: u32,
-    /// The generation of the policies this was decided by; 0 if it never was.
+    /// Generation of the policies that it was derived from. 0 before the first packet.
     pub generation: u32,
-    /// What tells it from the other flows of the aggregate.
+    /// Its member in the aggregate.
     pub member: Member,
 }
 
 impl Handle {
-    /// The aggregate of what no policy wants.
+    /// The slot for packets that no policy matches.
     pub const NO_AGGREGATE: u32 = u32::MAX;
-    /// Not yet decided.
+    /// The handle before the first packet.
     pub const NONE: Self =
         Self { aggregate: Self::NO_AGGREGATE, generation: 0, member: Member(u32::MAX) };
 }
 
-/// What the arrival of a packet means for its flow.
+/// Effect of an arriving packet on its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// What it tells the other end's sender.
+    /// The information for the sender at the other end.
     pub ack: AckKind,
-    /// It opens a connection; what was known of an earlier one under this key is forgotten, handles
-    /// excepted.
+    /// The packet opens a connection. The state of an earlier connection with this key is reset,
+    /// except for the handles.
     pub connection: bool,
     /// State of a SYN that claims the flow's ports.
     pub claiming: Claiming,
-    /// Some of it was seen before: sent again, or overtaken on its way here.
+    /// Some of its data was seen before: it is a retransmission, or was reordered upstream.
     pub seen_before: bool,
-    /// The round-trip times of its flow are others now.
+    /// The round-trip times of the flow have changed.
     pub rtt: bool,
 }
 
@@ -164,7 +165,7 @@ impl Flow {
         }
     }
 
-    /// Takes note of `packet`, which arrived on its way in `direction`.
+    /// Updates the flow with `packet`, which arrives in `direction`.
     ///
     /// It also marks the packet as seen before, so that its departure starts no round trip.
     pub fn on_arrival(&mut self, now: Time, packet: &mut Packet, direction: Direction) -> Arrival {
@@ -185,14 +186,15 @@ impl Flow {
         arrival
     }
 
-    /// Takes note of `packet`, which leaves in `direction`; what it waited here is behind it.
+    /// Updates the flow with `packet`, which departs in `direction`. Its time in the gateway does
+    /// not count.
     pub fn on_departure(&mut self, now: Time, packet: &Packet, direction: Direction) {
         if let Some(segment) = &packet.tcp {
             self.halves.on_departure(direction, now, segment, packet.seen_before);
         }
     }
 
-    /// Who talks to whom, in `direction`.
+    /// Addresses, ports and protocol of packets in `direction`.
     #[must_use]
     pub const fn key(&self, direction: Direction) -> FlowKey {
         match direction {
@@ -209,60 +211,62 @@ impl Flow {
         Packet { key, dscp, vlan, fragment: ports.fragment(), ..Packet::default() }
     }
 
-    /// Where it belongs, in `direction`.
+    /// Its handle in `direction`.
     #[must_use]
     pub const fn handle(&self, direction: Direction) -> Handle {
         self.handles[direction.index()]
     }
 
-    /// DS codepoint of the packet by which it was decided where it belongs, in `direction`.
+    /// DS codepoint of the packet that the handle in `direction` was derived from.
     #[must_use]
     pub const fn dscp(&self, direction: Direction) -> u8 {
         self.dscp[direction.index()]
     }
 
-    /// Says where it belongs, in `direction`, as decided by a packet with the DS codepoint `dscp`.
+    /// Sets the handle in `direction`, which was derived from a packet with the DS codepoint
+    /// `dscp`.
     pub const fn set_handle(&mut self, direction: Direction, handle: Handle, dscp: u8) {
         self.handles[direction.index()] = handle;
         self.dscp[direction.index()] = dscp;
     }
 
-    /// The class of the link its packets wait in, in `direction`.
+    /// The class of the link for its packets in `direction`.
     #[must_use]
     pub const fn class(&self, direction: Direction) -> ClassId {
         self.classes[direction.index()]
     }
 
-    /// Says which class of the link its packets wait in, in `direction`.
+    /// Sets the class of the link for its packets in `direction`.
     pub const fn set_class(&mut self, direction: Direction, class: ClassId) {
         self.classes[direction.index()] = class;
     }
 
-    /// Packets that arrived, going in `direction`.
+    /// Packets that arrived in `direction`.
     #[must_use]
     pub fn packets(&self, direction: Direction) -> u64 {
         self.tally[direction.index()].packets()
     }
 
-    /// Their bytes, as frames.
+    /// Frame bytes of these packets.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> Bytes {
         self.tally[direction.index()].bytes()
     }
 
-    /// Segments going in `direction` of which some was seen before; 65,535 means that or more.
+    /// Segments in `direction` with data that was seen before. 65,535 stands for that number or
+    /// more.
     #[must_use]
     pub const fn retransmissions(&self, direction: Direction) -> u16 {
         self.tracker.retransmissions(direction)
     }
 
-    /// How well it is known.
+    /// Extent of the tracker's knowledge.
     #[must_use]
     pub const fn tracking(&self) -> Tracking {
         self.tracker.tracking()
     }
 
-    /// What its connection offers and has sent, as seen in its headers.
+    /// State of its connection, as seen in its headers.
     #[must_use]
     pub const fn connection(&self) -> &Tracker {
         &self.tracker
@@ -291,7 +295,7 @@ impl Flow {
         self.tracker.is_closed() || self.tracker.is_half_open()
     }
 
-    /// How long ago its last packet arrived, to about a millisecond.
+    /// Time since its last packet arrived, within about a millisecond.
     #[must_use]
     pub fn idle(&self, now: Time) -> Duration {
         Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.seen)) << TICK_BITS)
@@ -339,7 +343,7 @@ const fn low_half(number: u64) -> u32 {
     number as u32
 }
 
-/// Whether `a` comes before `b`, where numbers wrap (RFC 9293, section 3.4).
+/// Returns `true` if `a` precedes `b`, where numbers wrap (RFC 9293, section 3.4).
 pub(crate) const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
 }

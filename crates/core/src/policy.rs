@@ -19,22 +19,23 @@ use crate::marking::MarkingSpec;
 use crate::packet::{Direction, Outer, Packet};
 use crate::qdisc::QdiscSpec;
 
-/// A rule: what it is for, and what is done with that (RFC 3198: policy rule).
+/// A rule: a filter, and the treatment of its packets (RFC 3198: policy rule).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// Its name, unique in its set; metrics and commands call its aggregates by it.
+    /// Its name, unique in its set. Metrics and commands use it for its aggregates.
     pub name: String,
-    /// The highest wins; then the most specific filter; then the name, in alphabetical order.
+    /// Precedence: the highest priority first, then the most specific filter, then the first name
+    /// in alphabetical order.
     pub priority: i32,
-    /// The packets it is for.
+    /// The packets that it treats.
     pub filter: Filter,
-    /// What is done with them.
+    /// The treatment.
     pub action: Action,
-    /// Whether it is done, or only reported.
+    /// The policy acts, or only reports.
     pub mode: Mode,
-    /// The class of the link its packets are of; `None` for the one of packets without a class.
+    /// The class of the link for its packets. `None`: the class `default`.
     pub class: Option<String>,
-    /// The trunk that its packets from the LAN go through; `None` for the link itself.
+    /// The trunk for its packets from the LAN. `None`: no trunk.
     pub trunk: Option<String>,
 }
 
@@ -47,97 +48,98 @@ impl Policy {
     }
 }
 
-/// Whether a policy acts.
+/// The effect of a policy on its packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// It acts.
+    /// The policy acts.
     #[default]
     Enforce,
-    /// It classifies, meters and counts, and lets everything pass unchanged.
+    /// The policy classifies, meters and counts. All packets pass unchanged.
     Observe,
 }
 
-/// What is done with the packets of an aggregate (RFC 2475, section 2.3.3).
+/// Treatment of the packets of an aggregate (RFC 2475, section 2.3.3).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Nothing; they are counted.
+    /// Packets pass, and are counted.
     Pass,
-    /// They wait until they conform.
+    /// Packets wait until they conform.
     Shape {
-        /// How much conforms, and how that is shared.
+        /// Profile and allocation.
         conditioning: Conditioning,
-        /// Where they wait.
+        /// The queue.
         queue: QdiscSpec,
-        /// How the senders are told by their ACKs, if they are.
+        /// ACK control of the senders. `None` for none.
         signal: Option<AckSpec>,
     },
-    /// They never wait; those in profile go on.
+    /// Packets never wait. Packets in profile pass.
     Police {
-        /// How much conforms, and how that is shared.
+        /// Profile and allocation.
         conditioning: Conditioning,
-        /// What becomes of the others.
+        /// Treatment of packets out of profile.
         exceed: Exceed,
     },
 }
 
-/// What becomes of a packet out of profile.
+/// Treatment of a packet out of profile.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exceed {
-    /// It is coloured: both kinds get a DS codepoint, and a router further on tells them apart.
+    /// Both kinds of packets get a DS codepoint, by which routers downstream distinguish them.
     Mark {
-        /// DS codepoint of packets in profile; `None` leaves theirs.
+        /// DS codepoint of packets in profile. `None`: unchanged.
         in_profile: Option<u8>,
         /// DS codepoint of packets out of profile.
         out_of_profile: u8,
     },
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
 }
 
-/// How much conforms, and how that is shared between flows.
+/// The profile, and the rule that shares it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Conditioning {
-    /// How much conforms.
+    /// The traffic that conforms.
     pub profile: Profile,
-    /// How it is shared.
+    /// The rule that selects the flow that sends next.
     pub allocation: AllocationSpec,
-    /// Weights of flows, first match first; a flow that none matches has weight 1.
+    /// Weights of flows, first match first. A flow that matches none has weight 1.
     pub weights: Vec<FlowWeight>,
-    /// Between whom.
+    /// The sharers.
     pub fair_between: FairBetween,
 }
 
-/// Between whom an aggregate is shared: whose packets count as those of one.
+/// The sharers of an aggregate. All packets of a sharer share one turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FairBetween {
     /// Flows, hosts or pairs of hosts.
     pub by: Sharers,
-    /// IPv6 addresses with equal first bits, as many as this, are one host.
+    /// Length of the prefix that makes IPv6 addresses one host.
     pub ipv6: u8,
 }
 
-/// What a profile is shared between.
+/// The kinds of sharers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sharers {
     /// Flows.
     #[default]
     Flow,
-    /// Hosts that send, whatever flows they have.
+    /// Sending hosts, with any number of flows.
     SourceHost,
-    /// Hosts that receive.
+    /// Receiving hosts.
     DestinationHost,
-    /// Pairs of a host that sends and one that receives.
+    /// Pairs of a sending and a receiving host.
     Hosts,
 }
 
-/// What tells sharers that are not flows apart: addresses, or zero where they do not count.
+/// Identity of a sharer that is not a flow: its addresses, with zero for an address that does not
+/// count.
 pub type HostKey = [u128; 2];
 
 impl FairBetween {
     /// Length of an IPv6 address in bits: each address is a host.
     pub const WHOLE_ADDRESS: u8 = 128;
 
-    /// Whose `packet` is; `None` if its flow is told from others by itself.
+    /// The sharer of `packet`. `None` if flows are the sharers.
     #[must_use]
     pub fn key(self, packet: &Packet) -> Option<HostKey> {
         let ends = [packet.key.src, packet.key.dst];
@@ -173,7 +175,8 @@ pub struct FlowWeight {
 }
 
 impl Conditioning {
-    /// The weight of the flow of `packet`, crossing in `direction` behind the headers `outer`; never zero.
+    /// The weight of the flow of `packet`, which travels in `direction` behind the headers `outer`.
+    /// Never zero.
     #[must_use]
     pub fn weight_of(&self, packet: &Packet, outer: Option<&Outer>, direction: Direction) -> u32 {
         let matches = |it: &&FlowWeight| it.filter.matches_inside(packet, outer, direction);
@@ -183,7 +186,7 @@ impl Conditioning {
 }
 
 impl Action {
-    /// How the senders are told by their ACKs, if they are.
+    /// The ACK control of the senders. `None` for none.
     #[must_use]
     pub const fn signal(&self) -> Option<&AckSpec> {
         match self {
@@ -201,14 +204,14 @@ impl Action {
         }
     }
 
-    /// Between whom what conforms is shared; flows, where senders are told by their ACKs.
+    /// The sharers of the profile. Under ACK control these are always flows.
     #[must_use]
     pub fn fair_between(&self) -> FairBetween {
         let conditioning = self.conditioning().filter(|_| self.signal().is_none());
         conditioning.map_or_else(FairBetween::default, |conditioning| conditioning.fair_between)
     }
 
-    /// How much conforms and how that is shared, unless everything does.
+    /// Profile and allocation. `None` if all packets conform.
     #[must_use]
     pub const fn conditioning(&self) -> Option<&Conditioning> {
         match self {

@@ -3,7 +3,8 @@
 //! A later fragment carries no ports. The table keeps those of the newest [`FragmentTable::ENTRIES`] first
 //! fragments for two seconds, so that all fragments of a datagram belong to the flow of its ports.
 //!
-//! Sources: RFC 791, section 3.2 and RFC 8200, section 4.5 (what fragments of one datagram have in common);
+//! Sources: RFC 791, section 3.2 and RFC 8200, section 4.5 (the common fields of a datagram's
+//! fragments);
 //! RFC 1858, section 3 (tiny and overlapping fragments).
 //!
 //! Differs: RFC 1858 drops a tiny first fragment and a fragment that overlaps the first one's headers. Here both
@@ -39,13 +40,13 @@ pub enum WithoutFirst {
 
 /// The first fragments of the last two seconds, up to a number.
 ///
-/// Lists by hash, as in the flow table. The places are a ring: a new entry takes the place of the oldest.
+/// Lists by hash, as in the flow table. The entries form a ring: a new entry replaces the oldest.
 #[derive(Debug)]
 pub struct FragmentTable {
     /// The first entry of each list.
     heads: Vec<u16>,
     entries: Vec<Entry>,
-    /// The place of the next entry.
+    /// Index of the next entry.
     hand: u16,
     seed: FixedState,
 }
@@ -60,11 +61,11 @@ struct Entry {
     headers: u8,
     /// The next entry of the list.
     next: u16,
-    /// The end of its lifetime; `None` for a free place.
+    /// End of its lifetime. `None` for a free entry.
     expires: Option<Time>,
 }
 
-/// What all fragments of a datagram have in common.
+/// The common fields of a datagram's fragments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Datagram {
     /// Addresses, tags and the hash of the tunnel, without ports.
@@ -150,7 +151,7 @@ impl FragmentTable {
         None
     }
 
-    /// Puts a first fragment into the place of the oldest entry.
+    /// Replaces the oldest entry by a first fragment.
     fn insert(&mut self, now: Time, datagram: Datagram, packet: &Packet) {
         let at = self.hand;
         self.hand = (at + 1) % Self::ENTRIES;
@@ -176,7 +177,7 @@ impl FragmentTable {
         }
     }
 
-    /// Takes the entry at `at` out of its list, if there is one.
+    /// Removes the entry at `at` from its list, if it is in use.
     fn free(&mut self, at: u16) {
         let entry = &mut self.entries[usize::from(at)];
         if entry.expires.take().is_none() {

@@ -1,4 +1,4 @@
-//! Round-trip times, measured from between the two ends.
+//! Round-trip times, measured between the two ends.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{before, low_half};
 use crate::Time;
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
-/// The two halves of a flow's round-trip time, as far as they are known.
+/// The two halves of a flow's round-trip time. `None` for an unknown half.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Rtt {
     /// From the gateway to the LAN host and back.
@@ -16,7 +16,7 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// End to end; `None` if only one half is known, or neither.
+    /// The sum of both halves. `None` if one is unknown.
     #[must_use]
     pub fn end_to_end(&self) -> Option<Duration> {
         Some(self.near? + self.far?)
@@ -25,33 +25,34 @@ impl Rtt {
 
 /// Round trips from the gateway to one host and back.
 ///
-/// One at a time is measured: it begins when a segment leaves the gateway, so that no queue of ours
-/// is in it, and ends when what acknowledges it arrives. The handshake is the first of them.
+/// One round trip is measured at a time. It begins when a segment departs, so no queue of the
+/// gateway counts. It ends when the acknowledgement arrives. The handshake is the first one.
 ///
-/// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm). Differs: no variance is kept,
-/// for nothing here times out by it.
+/// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm).
+/// Differs: no variance is kept, because no timeout here needs it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
-    /// Smoothed round-trip time, in eighths of a microsecond; zero before the first.
+    /// Smoothed round-trip time, in eighths of a microsecond. Zero before the first measurement.
     smoothed: u32,
-    /// The shortest, in microseconds.
+    /// The shortest round-trip time, in microseconds.
     shortest: u32,
-    /// The sequence number, or timestamp, that ends the one under way.
+    /// The sequence number or timestamp that ends the present round trip.
     mark: u32,
-    /// When that began, in microseconds.
+    /// Beginning of the present round trip, in microseconds.
     began: u32,
 }
 
-/// The two halves of a flow's round-trip time, by the direction of what begins a round trip.
+/// The two halves of a flow's round-trip time, by the direction of the segment that begins a round
+/// trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Halves {
     halves: [Half; 2],
-    /// Beside them, not in them, where each would take four bytes.
+    /// Beside the halves: inside, each would take four bytes.
     probes: [Probe; 2],
 }
 
 impl Halves {
-    /// Takes note of a segment that leaves in direction `to`.
+    /// A segment departs in direction `to`.
     pub(super) fn on_departure(
         &mut self,
         to: Direction,
@@ -63,8 +64,7 @@ impl Halves {
         half.on_departure(probe, now, segment, seen_before);
     }
 
-    /// Takes note of a segment that arrives going in direction `way`; says whether it changes what is
-    /// known.
+    /// A segment arrives in direction `way`. Returns `true` if the round-trip times change.
     pub(super) fn on_arrival(&mut self, way: Direction, now: Time, segment: &TcpSegment) -> bool {
         let at = way.reverse().index();
         let before = self.halves[at].smoothed / 8;
@@ -91,13 +91,13 @@ impl Halves {
         Some((way, [half.mark, half.began]))
     }
 
-    /// Forgets the stored numbers.
+    /// Deletes the stored numbers.
     pub(super) fn forget(&mut self) {
         let kept = self.probes.iter_mut().filter(|probe| **probe == Probe::Kept);
         kept.for_each(|probe| *probe = Probe::None);
     }
 
-    /// Forgets all round trips, but not the numbers about a SYN.
+    /// Deletes all round trips, but not the numbers about a SYN.
     pub(super) fn renew(&mut self) {
         let kept = self.kept();
         *self = Self::default();
@@ -120,28 +120,28 @@ impl Halves {
     }
 }
 
-/// What is being measured.
+/// Kind of the present measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Probe {
-    /// Nothing.
+    /// No measurement.
     #[default]
     None,
     /// From data to the acknowledgement of `mark`.
     Data,
-    /// Nothing before an ACK leaves whose timestamp is not `mark`: it is the first with its own.
+    /// Waits for a departing ACK whose timestamp differs from `mark`: the first one of a new tick.
     NextTick,
     /// From an ACK to data that echoes its timestamp `mark`.
     ///
-    /// Differs: RFC 7323, section 4.1, has only those who send data measure. The gateway wants the
-    /// round trip to the sender of a download too. What that sender waits for itself is then in
-    /// it, so of these only up to twice the smoothed time count.
+    /// Differs: in RFC 7323, section 4.1, only senders of data measure. The gateway also needs the
+    /// round trip to the sender of a download. It includes the sender's own pauses, so samples
+    /// above twice the smoothed time are ignored.
     Tick,
     /// No round trip: `mark` and `began` describe a SYN ([`Halves::keep`]).
     Kept,
 }
 
 impl Half {
-    /// Takes note of a segment that leaves for the host.
+    /// A segment departs to the host.
     fn on_departure(
         &mut self,
         probe: &mut Probe,
@@ -167,7 +167,7 @@ impl Half {
         seen_before: bool,
     ) {
         if seen_before {
-            // An acknowledgement may now be for either copy (Karn), or wait for this one.
+            // An acknowledgement may be for either copy (Karn), or wait for this one.
             *probe = Probe::None;
         } else if *probe != Probe::Data {
             (*probe, self.mark, self.began) = (Probe::Data, segment.end_seq(), micros(now));
@@ -184,7 +184,7 @@ impl Half {
         }
     }
 
-    /// Takes note of a segment that arrives from the host.
+    /// A segment arrives from the host.
     fn on_arrival(&mut self, probe: &mut Probe, now: Time, segment: &TcpSegment) {
         if !segment.flags.any(TcpFlags::ACK) {
             return;
@@ -206,9 +206,11 @@ impl Half {
         *probe = Probe::None;
     }
 
-    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the shortest).
-    /// Differs: it is the shortest of the connection, not of the last 10 s, in which queues beyond the gateway
-    /// need not have been empty once. Where a way becomes longer, windows stay as the shorter one needed them.
+    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the
+    /// shortest).
+    /// Differs: it is the shortest of the connection, not of the last 10 s. In these, queues
+    /// downstream may never have been empty. If a path becomes longer, windows stay those of the
+    /// shorter path.
     fn sample(&mut self, span: u32) {
         if span > LONGEST {
             return;
@@ -230,7 +232,7 @@ impl Half {
     }
 }
 
-/// A round trip of more than this, in microseconds, is none.
+/// A longer round trip, in microseconds, is ignored.
 ///
 /// Source: RFC 6298, section 2.5 (the least upper bound of a retransmission timeout).
 const LONGEST: u32 = 60_000_000;

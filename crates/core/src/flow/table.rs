@@ -1,4 +1,4 @@
-//! The table of flows: bounded, one look-up per packet.
+//! The flow table: bounded, with one look-up per packet.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Index, IndexMut};
@@ -12,25 +12,26 @@ use super::{Flow, Key, TICK_BITS, low_half, ticks};
 use crate::Time;
 use crate::packet::{Direction, FlowId, NO_VLAN, Outer, Packet, TcpFlags, slot};
 
-/// A flow without a packet for this long is forgotten, whether it was closed or not.
+/// A flow without a packet for this time is removed, whether it was closed or not.
 ///
-/// Source: Linux include/net/tcp.h, `TCP_TIMEWAIT_LEN`: how long a closed connection is kept.
+/// Source: Linux include/net/tcp.h, `TCP_TIMEWAIT_LEN`: the time for which a closed connection is
+/// kept.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Flows that are looked at to find one that makes room for another.
+/// Number of flows examined to find one that can be replaced.
 const SAMPLE: usize = 8;
 
-/// Every flow that crosses the gateway, up to a number.
+/// Every flow that crosses the gateway, up to a fixed number.
 ///
-/// When it is full, a new flow takes the place of one of the next `SAMPLE` in turn that its owner
-/// does not keep: of one that is closed or never got an answer if there is one, else of the one
-/// idle for longest. If all of those are kept, the new flow is not tracked.
+/// In a full table, a new flow replaces one of the next `SAMPLE` flows that `keep` does not
+/// protect. Closed and unanswered flows go first, then the flow that has been idle for longest. If
+/// all are protected, the new flow is untracked.
 ///
-/// All its memory is asked for at the beginning. Flows whose hashes share a place are a list, as in
-/// the connection table of the kernel: nothing is ever rehashed, so no packet pays for many.
+/// All memory is allocated at the beginning. Flows with equal hash buckets form a list, as in the
+/// kernel's connection table. Nothing is ever rehashed, so no packet pays for many.
 #[derive(Debug)]
 pub struct FlowTable {
-    /// The first flow of each list: as many lists as flows, rounded up to a power of two.
+    /// First flow of each list. There are as many lists as flows, rounded up to a power of two.
     heads: Vec<u32>,
     slots: Vec<Slot>,
     tunnels: Tunnels,
@@ -38,7 +39,7 @@ pub struct FlowTable {
     seed: FixedState,
     capacity: usize,
     free: u32,
-    /// Where the next look for flows to forget begins.
+    /// Next index that is examined for removal.
     hand: usize,
     untracked: u64,
     openings: Openings,
@@ -48,16 +49,16 @@ pub struct FlowTable {
 
 #[derive(Debug)]
 enum Slot {
-    /// Free, and the next that is.
+    /// A free slot, and the next free one.
     Free(u32),
-    /// A flow, and the next of its list.
+    /// A flow, and the next one of its list.
     Used(Flow, u32),
 }
 
 const NIL: u32 = u32::MAX;
 
 impl FlowTable {
-    /// A table for up to `capacity` flows; `seed` decides its hashes.
+    /// A table for up to `capacity` flows. `seed` is the seed of its hashes.
     #[must_use]
     pub fn new(capacity: u32, seed: u64) -> Self {
         Self {
@@ -75,13 +76,13 @@ impl FlowTable {
         }
     }
 
-    /// The flow of `packet`, which goes in `direction` and is in no tunnel.
+    /// The flow of `packet`, which travels in `direction` in no tunnel.
     #[must_use]
     pub fn find(&self, packet: &Packet, direction: Direction) -> Option<FlowId> {
         self.find_inside(packet, None, direction)
     }
 
-    /// The flow of `packet`, which goes in `direction` behind the headers `outer`.
+    /// The flow of `packet`, which travels in `direction` behind the headers `outer`.
     #[must_use]
     #[inline]
     pub fn find_inside(
@@ -170,10 +171,10 @@ impl FlowTable {
         self.insert_inside(now, (packet, None), direction, keep)
     }
 
-    /// Makes a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did not find,
-    /// and returns the flow that had to go for it. `None` if there is no room.
+    /// Adds a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did
+    /// not find. Returns it with the flow that it replaces. `None` if no flow can be replaced.
     ///
-    /// `keep` names flows that must not go, such as those with packets waiting.
+    /// `keep` protects flows, such as those with a backlog.
     pub fn insert_inside(
         &mut self,
         now: Time,
@@ -212,8 +213,8 @@ impl FlowTable {
         self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
 
-    /// Looks at the next `budget` places and forgets the flows there that are idle for
-    /// [`IDLE_LIMIT`] and that `keep` does not name; hands each to `gone`.
+    /// Examines the next `budget` entries. Removes flows that have been idle for [`IDLE_LIMIT`]
+    /// unless `keep` protects them, and hands each to `gone`.
     pub fn sweep(
         &mut self,
         now: Time,
@@ -231,17 +232,17 @@ impl FlowTable {
         }
     }
 
-    /// The flow `id`, if there still is one.
+    /// The flow `id`, if it exists.
     #[must_use]
     pub fn get(&self, id: FlowId) -> Option<&Flow> {
         self.slots.get(slot(id.0))?.flow()
     }
 
-    /// The flow `id` that `packet`, going in `direction`, belongs to; `None` if it went and its
-    /// place was given to another.
+    /// The flow `id` of `packet`, which travels in `direction`. `None` if the flow was removed and
+    /// its index has another flow.
     pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(packet.flow.0))? {
-            // The flow's own number: a packet that waits says only whether it is in a tunnel.
+            // The tunnel of the flow itself: a queued packet only tells whether it is in a tunnel.
             Slot::Used(flow, _)
                 if flow.key.has(&Key::of(packet, direction, flow.key.tunnel), direction)
                     && packet.has_outer() == (flow.key.tunnel != NO_TUNNEL) =>
@@ -252,14 +253,15 @@ impl FlowTable {
         }
     }
 
-    /// The headers outside the packets of `flow` in `direction`, if it is in a tunnel. The ports are those of the
-    /// packet that came first through the tunnel.
+    /// The headers outside the packets of `flow` in `direction`. `None` if it is in no tunnel. The
+    /// ports are those of the first packet in the tunnel.
     #[must_use]
     pub fn outer(&self, flow: &Flow, direction: Direction) -> Option<Outer> {
         self.tunnels.get(flow.key.tunnel, direction)
     }
 
-    /// ACKs in the tunnel of the flow `id` stay whole if they do so behind the headers `outer` of a packet.
+    /// Records that ACKs in the tunnel of the flow `id` must stay whole, if the headers `outer`
+    /// require it.
     pub(crate) fn restrict(&mut self, id: FlowId, outer: &Outer) {
         if let Some(flow) = self.slots.get(slot(id.0)).and_then(Slot::flow) {
             self.tunnels.restrict(flow.key.tunnel, outer);
@@ -283,25 +285,25 @@ impl FlowTable {
         Some(numbered.filter_map(|(id, place)| Some((id, place.flow()?))))
     }
 
-    /// Flows in it.
+    /// Number of flows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.flows
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the table has no flow.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.flows == 0
     }
 
-    /// How often there was no room for a new flow.
+    /// Number of new flows that got no entry.
     #[must_use]
     pub const fn untracked(&self) -> u64 {
         self.untracked
     }
 
-    /// Who is to go: of the next few, the one of least use.
+    /// Selects the least useful of the next flows for replacement.
     fn victim(&mut self, now: Time, keep: impl Fn(FlowId, &Flow) -> bool) -> Option<FlowId> {
         let sample = SAMPLE.min(self.slots.len());
         let candidates: [FlowId; SAMPLE] =
@@ -311,13 +313,13 @@ impl FlowTable {
         may_go.max_by_key(|(_, flow)| (flow.is_spent(), flow.idle(now))).map(|(id, _)| id)
     }
 
-    /// The next place in turn.
+    /// The next index in turn.
     fn advance(&mut self) -> FlowId {
         self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
         FlowId(u32::try_from(self.hand).unwrap_or(NIL))
     }
 
-    /// Puts `flow` into a free place and at the head of its list.
+    /// Puts `flow` into a free slot and at the head of its list.
     fn place(&mut self, flow: Flow) -> FlowId {
         let used = Slot::Used(flow, NIL);
         let mut at = self.free;
@@ -342,7 +344,7 @@ impl FlowTable {
         }
     }
 
-    /// Takes the flow `id` out of its list.
+    /// Removes the flow `id` from its list.
     fn unlink(&mut self, id: FlowId) {
         let Some(Slot::Used(flow, after)) = self.slots.get(slot(id.0)) else { return };
         let (list, after) = (self.list_of(&flow.key), *after);
@@ -360,7 +362,7 @@ impl FlowTable {
         }
     }
 
-    /// Frees the place of the flow `id`, and takes it out of its list.
+    /// Removes the flow `id` and frees its slot.
     fn remove(&mut self, id: FlowId) -> Option<Flow> {
         self.get(id)?;
         self.unlink(id);
@@ -404,9 +406,9 @@ const IDLE_TICKS: u32 = low_half(60_000_000_000 >> TICK_BITS);
 /// A flow that was new to the table.
 #[derive(Debug)]
 pub struct Inserted {
-    /// Its number.
+    /// Its index.
     pub id: FlowId,
-    /// The flow that had the place before and made room.
+    /// The flow that it replaced.
     pub evicted: Option<Flow>,
 }
 
@@ -422,7 +424,8 @@ impl Slot {
 impl Index<FlowId> for FlowTable {
     type Output = Flow;
 
-    /// Panics if there is no such flow: ask [`get`](FlowTable::get) where it may have gone.
+    /// Panics if the flow does not exist. Use [`get`](FlowTable::get) where it may have been
+    /// removed.
     fn index(&self, id: FlowId) -> &Flow {
         match &self.slots[slot(id.0)] {
             Slot::Used(flow, _) => flow,

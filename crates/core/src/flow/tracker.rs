@@ -4,7 +4,7 @@ use super::rtt::Halves;
 use super::{Arrival, before};
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
-/// Both directions of a connection, as far as its headers were seen.
+/// State of both directions of a connection, from the headers seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracker {
     ends: [End; 2],
@@ -36,25 +36,25 @@ pub enum Claiming {
     Denied,
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Only SYNs were seen, or nothing.
+    /// Only SYNs were seen, or no packet.
     Opening,
-    /// Seen at work.
+    /// Data or ACKs were seen.
     Open,
     /// Both ends sent FIN, or one RST.
     Closed,
 }
 
-/// What one end, the sender of a direction, has said.
+/// State of one end, the sender of a direction.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// The sequence number after the highest it sent.
+    /// The sequence number after the highest one sent.
     next: u32,
-    /// The highest acknowledgement it sent.
+    /// The highest acknowledgement sent.
     ack: u32,
-    /// The window field that came with it.
+    /// The window field of that acknowledgement.
     window: u16,
     mss: u16,
     retransmissions: u16,
@@ -62,9 +62,9 @@ struct End {
     marks: u8,
 }
 
-/// `scale` of an end that offered none.
+/// `scale` of an end that offered no scaling.
 const NO_SCALE: u8 = u8::MAX;
-/// The largest shift there is (RFC 7323, section 2.3).
+/// The largest shift (RFC 7323, section 2.3).
 const MAX_SCALE: u8 = 14;
 
 /// `next` is known.
@@ -73,13 +73,13 @@ const SENT: u8 = 1;
 const ACKED: u8 = 2;
 /// Its SYN was seen.
 const SYN: u8 = 4;
-/// The end sends no more: its FIN was seen, or a valid RST from either end.
+/// The end sends no more: it sent FIN, or either end sent a valid RST.
 const FIN: u8 = 8;
 /// It permits SACK.
 const SACK: u8 = 16;
 /// It offered timestamps.
 const TIMESTAMPS: u8 = 32;
-/// It sent something beyond its SYN.
+/// It sent segments other than its SYN.
 const AT_WORK: u8 = 64;
 /// Its SYN offers, or accepts, AccECN or MPTCP.
 const EXTENDED: u8 = 128;
@@ -90,23 +90,23 @@ impl Default for End {
     }
 }
 
-/// What an ACK tells the sender at the other end.
+/// Information of an ACK for the sender at the other end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AckKind {
-    /// It may send more: new data is acknowledged, or the window has grown.
+    /// The sender may send more: the ACK acknowledges new data, or the window has grown.
     OpensWindow,
-    /// A duplicate (RFC 5681, section 2; RFC 6675, section 2, for those with SACK blocks).
+    /// A duplicate ACK (RFC 5681, section 2; RFC 6675, section 2, with SACK blocks).
     Duplicate,
-    /// Neither, or no ACK at all.
+    /// Another ACK, or no ACK.
     Other,
 }
 
-/// How well a flow is known.
+/// Extent of the tracker's knowledge of a flow.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Tracking {
-    /// Not TCP, or only one direction crosses the gateway: it can be queued, and that is all.
+    /// Not TCP, or only one direction crosses the gateway: packets can be queued only.
     QueueOnly,
-    /// Both directions, but not from the beginning: windows cannot be told.
+    /// Both directions, but without the SYNs: windows are unknown.
     NoWindowScale,
     /// Both directions, from the SYNs on.
     Full,
@@ -125,7 +125,7 @@ impl Tracking {
 }
 
 impl Tracker {
-    /// Takes note of a segment on its way in `direction`; `halves` keep a claim.
+    /// Updates the connection with a segment in `direction`. `halves` store a claim.
     pub(super) fn on_arrival(
         &mut self,
         segment: &TcpSegment,
@@ -148,7 +148,7 @@ impl Tracker {
             return plain;
         }
         if flags.any(TcpFlags::SYN) {
-            // In a connection at work a SYN is stray (RFC 9293, section 3.10.7.4).
+            // In an established connection a SYN is stray (RFC 9293, section 3.10.7.4).
             if self.state() != State::Opening {
                 return plain;
             }
@@ -191,20 +191,21 @@ impl Tracker {
         }
     }
 
-    /// Whether a SYN without ACK begins a connection: it is no repetition, and no other is at work.
+    /// Returns `true` if a SYN without ACK opens a connection: it is no repetition, and no other
+    /// connection is open.
     fn begins(&self, syn: &TcpSegment, direction: Direction) -> bool {
         let end = &self.ends[direction.index()];
         match self.state() {
             State::Closed => true,
-            // It had said goodbye; the other end's FIN may have passed elsewhere.
+            // This end has sent FIN. The FIN of the other end may have taken another path.
             State::Open => end.has(FIN),
             State::Opening if end.has(SENT) => end.next.wrapping_sub(syn.seq) > MAX_SYN,
-            // Not so if the other end's SYN was seen: a simultaneous open.
+            // The other end's SYN makes it a simultaneous open.
             State::Opening => !self.ends[direction.reverse().index()].has(SENT),
         }
     }
 
-    /// An RST counts if it is exactly in sequence, as far as that is known.
+    /// An RST is valid if it is exactly in sequence, as far as the sequence is known.
     ///
     /// Source: RFC 5961, section 3.2, and RFC 9293, section 3.10.7.3, for the answer to a SYN.
     fn reset(&mut self, segment: &TcpSegment, direction: Direction) {
@@ -255,7 +256,7 @@ impl Tracker {
         }
     }
 
-    /// How well the connection is known.
+    /// Extent of the tracker's knowledge of the connection.
     #[must_use]
     pub const fn tracking(&self) -> Tracking {
         let [one, other] = &self.ends;
@@ -268,19 +269,19 @@ impl Tracker {
         }
     }
 
-    /// Both ends have said goodbye, or one has broken it off.
+    /// Returns `true` if both ends have sent FIN, or one has sent a valid RST.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state() == State::Closed
     }
 
-    /// Nothing but SYNs was seen of it.
+    /// Returns `true` if only SYNs were seen.
     #[must_use]
     pub fn is_half_open(&self) -> bool {
         self.state() == State::Opening && self.ends.iter().any(|end| end.has(SYN))
     }
 
-    /// Segments going in `direction` of which some was seen before.
+    /// Segments in `direction` with data that was seen before.
     pub(super) const fn retransmissions(&self, direction: Direction) -> u16 {
         self.ends[direction.index()].retransmissions
     }
@@ -299,8 +300,7 @@ impl Tracker {
         end.has(ACKED).then_some(end.ack)
     }
 
-    /// How many bits the windows are shifted by that the sender of `direction` shows; `None` unless
-    /// the SYNs of both ends told.
+    /// Window scale of the sender of `direction`. `None` unless the SYNs of both ends were seen.
     #[must_use]
     pub fn scale(&self, direction: Direction) -> Option<u8> {
         let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
@@ -308,8 +308,8 @@ impl Tracker {
         (self.tracking() == Tracking::Full).then_some(if scaled { end.scale } else { 0 })
     }
 
-    /// Bytes the sender of `direction` was last ready to receive; `None` unless the SYNs of both
-    /// ends told how windows are scaled.
+    /// The last window of the sender of `direction`, in bytes. `None` unless the SYNs of both ends
+    /// were seen.
     #[must_use]
     pub fn window(&self, direction: Direction) -> Option<u32> {
         let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
@@ -319,7 +319,7 @@ impl Tracker {
         (self.tracking() == Tracking::Full).then(|| u32::from(end.window) << scale)
     }
 
-    /// The largest segment the sender of `direction` offered to receive.
+    /// The largest segment that the sender of `direction` accepts.
     #[must_use]
     pub fn mss(&self, direction: Direction) -> Option<u16> {
         let end = &self.ends[direction.index()];
@@ -389,7 +389,7 @@ impl End {
         self.marks & mark != 0
     }
 
-    /// Takes note of what its SYN offers.
+    /// Records the options of its SYN.
     fn offer(&mut self, syn: &TcpSegment) {
         self.marks |= SYN;
         self.mss = syn.mss;
@@ -405,7 +405,7 @@ impl End {
         }
     }
 
-    /// Takes note of what it sends; says whether some of that was seen before.
+    /// Records a segment of this end. Returns `true` if some of its data was seen before.
     fn send(&mut self, segment: &TcpSegment) -> bool {
         let first = !self.has(SENT);
         let seen_before = !first && segment.sequence_len() > 0 && before(segment.seq, self.next);

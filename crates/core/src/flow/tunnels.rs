@@ -1,4 +1,4 @@
-//! The tunnels that the flows of a table are in, each stored once.
+//! The tunnels of the flows in a table, each stored once.
 //!
 //! A flow has the number of its tunnel in its key. Number 0 stands for no tunnel, so that plain flows cost nothing.
 
@@ -81,7 +81,8 @@ impl Tunnels {
         at + 1
     }
 
-    /// ACKs in the tunnel `number` stay whole if they do so behind the headers `outer` of one of its packets.
+    /// Records that ACKs in the tunnel `number` must stay whole, if the headers `outer` of one of
+    /// its packets require it.
     pub(super) fn restrict(&mut self, number: u32, outer: &Outer) {
         if let Some(at) = number.checked_sub(1) {
             self.places[slot(at)].outer.restrict(outer);
@@ -113,7 +114,8 @@ impl Tunnels {
     }
 }
 
-/// `outer`, seen in `direction`, as packets in the direction up have it. The function is its own inverse.
+/// The headers `outer`, seen in `direction`, as in packets of the direction up. The function is its
+/// own inverse.
 fn up(outer: &Outer, direction: Direction) -> Outer {
     match direction {
         Direction::Up => *outer,

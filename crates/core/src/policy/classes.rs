@@ -1,4 +1,4 @@
-//! The classes of a gateway's link, as files name them, and the faults of sets that form no tree.
+//! The classes of a link as in policy files, and the faults of sets that form no tree.
 
 mod change;
 mod flat;
@@ -18,35 +18,36 @@ use crate::scheduler::{SchedulerSpec, Term};
 use crate::units::duration;
 use crate::{Bytes, Chance, Factor, Rate};
 
-/// A class of the link (`postack`, section 3), the same in both directions but for its rates.
+/// A class of the link (`postack`, section 3). Both directions differ in rates and delay bounds
+/// only.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Class {
     /// Its name, unique in its set.
     pub name: String,
-    /// The class it is a part of; `None` for the link.
+    /// Its parent. `None` for the link.
     pub parent: Option<String>,
-    /// What it may send whatever others do, up and down; zero for nothing, or for a class with
-    /// children for as much as these are promised.
+    /// Rate that it may send regardless of other traffic, up and down. Zero: no guarantee, or for a
+    /// class with children the sum of their guarantees.
     pub guarantee: [Rate; 2],
-    /// The most it may send, up and down; `None` for as much as its parent.
+    /// Upper bound of its rate, up and down. `None`: the bound of its parent.
     pub ceiling: [Option<Rate>; 2],
-    /// Its part in what guarantees leave, in relation to its siblings of the same priority.
+    /// Its share of the excess, relative to its siblings of equal priority.
     pub weight: u32,
-    /// The highest gets what guarantees leave first.
+    /// The class of the highest priority gets the excess first.
     pub priority: u8,
-    /// What it may send at once; `None` for what its rate carries in 2 ms, at least two full-size
-    /// frames.
+    /// Bytes that it may send at once. `None`: the bytes that its rate carries in 2 ms, at least
+    /// two full-size frames.
     pub burst: Option<Bytes>,
-    /// The longest its packets may wait, up and down, as long as they keep to its guarantee and burst; `None`
-    /// for as long as it takes. Only where packets wait: see [`class::delay`](crate::class::delay).
+    /// Longest wait of its packets, up and down, while it keeps to its guarantee and burst. `None`:
+    /// no bound. Only for leaf classes: see [`class::delay`](crate::class::delay).
     pub delay_bound: [Option<Duration>; 2],
-    /// The largest part of its bytes that may be dropped while packets wait.
+    /// Largest part of its bytes that may be dropped during a backlog.
     pub loss_bound: Option<Chance>,
     /// Its queueing delay relative to another class.
     pub delay_ratio: Option<Ratio>,
     /// Its loss relative to another class.
     pub loss_ratio: Option<Ratio>,
-    /// Where its packets wait. Shared with the queues of both directions.
+    /// The queue of its packets. Both directions share this description.
     pub queue: Arc<QdiscSpec>,
 }
 
@@ -60,10 +61,10 @@ pub struct Ratio {
 }
 
 impl Class {
-    /// What packets that no policy gives a class are of, whether a file says more of it or not.
+    /// The class of packets whose policy names no class. It exists without being declared.
     pub const DEFAULT: &str = "default";
 
-    /// A class without rights but to its part in what others leave.
+    /// A class without rights other than a share of the excess.
     #[must_use]
     pub fn new(name: &str, queue: impl Into<Arc<QdiscSpec>>) -> Self {
         Self {
@@ -82,7 +83,7 @@ impl Class {
         }
     }
 
-    /// What it has a right to in `direction`.
+    /// Its rights in `direction`.
     #[must_use]
     pub fn terms(&self, direction: Direction) -> Terms {
         let (guarantee, ceiling) =
@@ -101,24 +102,24 @@ impl Class {
         }
     }
 
-    /// Whether packets leave such a queue in the order in which they came.
+    /// Returns `true` if packets depart from such a queue in the order of arrival.
     pub(crate) fn is_in_order(queue: &QdiscSpec) -> bool {
         matches!(queue.unmarked(), QdiscSpec::DropTail(_))
     }
 }
 
-/// What may go back to back: what a rate carries while a loop may sensibly be late, and two full-size
-/// frames at least.
+/// Default burst: the bytes that the rate carries while the driver's loop is late, at least two
+/// full-size frames.
 const CATCH_UP: Duration = Duration::from_millis(2);
 const TWO_FRAMES: Bytes = Bytes(2 * FULL_SIZE.0);
 const FULL_SIZE: Bytes = Bytes(1_538);
 
-/// Classes that make a tree under a link.
+/// Classes that form a tree under a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassSet {
-    /// Parents before their children.
+    /// Parents precede their children.
     classes: Vec<Class>,
-    /// The longest packet, as it is charged, for which its delay bounds hold.
+    /// The longest charged packet for which its delay bounds hold.
     frame: Bytes,
     /// The scheduler whose classes they are.
     scheduler: SchedulerSpec,
@@ -131,46 +132,47 @@ impl Default for ClassSet {
     }
 }
 
-/// What is wrong with a class.
+/// A fault of a class.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassFault {
-    /// The class, as the how manyth it was given.
+    /// The class, as its index in the given list.
     pub at: usize,
-    /// The other class that has to do with it, if it is not the link.
+    /// The other class involved. `None` for the link.
     pub other: Option<usize>,
-    /// What it is.
+    /// Kind of the fault.
     pub kind: ClassFaultKind,
 }
 
-/// What can be wrong with a class.
+/// Kind of a fault of a class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClassFaultKind {
     /// The other has the same name.
     Duplicate,
     /// No class has the name of its parent.
     Orphan,
-    /// It lies below itself; the other is its parent.
+    /// The class is its own ancestor. The other class is its parent.
     Loop,
     /// Its ceiling is below its guarantee.
     CeilingBelowGuarantee(Direction),
-    /// With it, the children of the other, or of the link, are promised more than that has.
+    /// The children of the other class, or of the link, have guarantees beyond its own rate.
     PromisedTooMuch {
-        /// In which direction.
+        /// The direction.
         direction: Direction,
-        /// What its children are promised so far.
+        /// Sum of the children's guarantees so far.
         promised: Rate,
-        /// What it has.
+        /// Rate of the parent.
         of: Rate,
     },
-    /// It has a delay bound, and the other is a part of it: no packets wait there.
+    /// The class has a delay bound, and the other is its child. No packets wait at a class with
+    /// children.
     BoundWithParts,
-    /// Its delay bound cannot be met, for what the other has, or the link.
+    /// Its delay bound cannot be met, because of the other class or the link.
     DelayBound {
-        /// In which direction.
+        /// The direction.
         direction: Direction,
-        /// The longest its packets may have to wait; `None` if there is no such time.
+        /// Longest possible wait of its packets. `None` if it has no bound.
         longest: Option<Duration>,
-        /// What has the largest part in that, or stands in its way.
+        /// The largest part of that wait, or the obstacle.
         part: Part,
     },
     /// Its delay bound is shorter than a full-size packet takes.
@@ -257,7 +259,7 @@ impl fmt::Display for ClassFaultKind {
     }
 }
 
-/// What a packet waits for.
+/// Name of a part of a packet's wait.
 const fn name(part: Part) -> &'static str {
     match part {
         Part::Guarantee | Part::Order => "its guarantee",
@@ -268,7 +270,7 @@ const fn name(part: Part) -> &'static str {
     }
 }
 
-/// To whole microseconds, or from 10 ms on milliseconds.
+/// Rounds up to whole microseconds, or from 10 ms on to milliseconds.
 fn rounded_up(span: Duration) -> Duration {
     let unit = if span < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
     let nanos = span.as_nanos().div_ceil(unit) * unit;
@@ -276,21 +278,21 @@ fn rounded_up(span: Duration) -> Duration {
 }
 
 impl ClassSet {
-    /// The set of `classes`, in whatever order they come, under a link of `rate` whose packets are charged at
-    /// most 1538 B, a full-size frame of Ethernet and what stands between two.
+    /// The set of `classes`, in any order, under a link of `rate`. Packets are charged at most 1538
+    /// B: a full-size Ethernet frame with preamble and gap.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them.
+    /// All faults of the set.
     pub fn new(classes: Vec<Class>, rate: [Option<Rate>; 2]) -> Result<Self, Vec<ClassFault>> {
         Self::of(classes, rate, FULL_SIZE, &SchedulerSpec::default())
     }
 
-    /// The same where packets are charged at most `frame`, and `scheduler` selects among the classes.
+    /// The same for packets that are charged at most `frame`, and classes of `scheduler`.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them.
+    /// All faults of the set.
     pub fn of(
         classes: Vec<Class>,
         rate: [Option<Rate>; 2],
@@ -311,7 +313,7 @@ impl ClassSet {
             promises(&classes, &parents, direction, rate[direction.index()], &mut faults);
         }
         have_no_parts(&classes, &parents, &mut faults);
-        // Of what is no tree, or promised too much, nothing can be said.
+        // Delay bounds are undefined for sets that form no tree or promise too much.
         if faults.is_empty() {
             delays(&classes, &parents, rate, frame, &mut faults);
         }
@@ -324,18 +326,18 @@ impl ClassSet {
         Ok(Self { classes, frame, scheduler })
     }
 
-    /// Whether there are none: then the link has one queue.
+    /// Returns `true` if the set has no classes. The link then has one queue.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// The same with other classes in place of those of their names, or beside them, or without (`None`), under
-    /// a link of `rate`.
+    /// The set with changes, under a link of `rate`. `others` replaces classes of the same name,
+    /// adds new ones, and removes those with `None`.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with that.
+    /// All faults of the changed set.
     pub fn with(
         &self,
         others: &BTreeMap<String, Option<Class>>,
@@ -352,7 +354,7 @@ impl ClassSet {
         self.classes.iter().any(|class| class.name == Class::DEFAULT)
     }
 
-    /// The longest packet, as it is charged, for which the delay bounds hold.
+    /// The longest charged packet for which the delay bounds hold.
     pub(crate) const fn frame(&self) -> Bytes {
         self.frame
     }
@@ -370,7 +372,7 @@ impl ClassSet {
     }
 }
 
-/// The parent of each class, as far as it has one.
+/// The parent of each class, if it has one.
 fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>> {
     let mut places = BTreeMap::<&str, usize>::new();
     for (at, class) in classes.iter().enumerate() {
@@ -390,10 +392,10 @@ fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>
     parents
 }
 
-/// The classes in an order in which parents come before their children.
+/// Indices of the classes, with parents before their children.
 fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec<usize> {
     let mut order = Vec::with_capacity(parents.len());
-    // Which walk up from a class came by here; zero for none.
+    // The walk that visited each class. Zero for none.
     let mut walk = vec![0; parents.len()];
     for at in 0..parents.len() {
         let (mut way, mut next) = (Vec::new(), Some(at));
@@ -414,7 +416,7 @@ fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec
     order
 }
 
-/// Gives classes without a guarantee what their children are promised.
+/// Sets absent guarantees of classes to the sum of their children's guarantees.
 fn with_what_children_have(
     mut classes: Vec<Class>,
     parents: &[Option<usize>],
@@ -434,7 +436,7 @@ fn with_what_children_have(
     classes
 }
 
-/// Complains of promises that cannot be kept.
+/// Reports guarantees that cannot be kept.
 fn promises(
     classes: &[Class],
     parents: &[Option<usize>],
@@ -443,7 +445,7 @@ fn promises(
     faults: &mut Vec<ClassFault>,
 ) {
     let way = direction.index();
-    // Of each class, and at last of the link.
+    // Sum for each class. The last element is that of the link.
     let mut promised = vec![0u64; classes.len() + 1];
     for (at, class) in classes.iter().enumerate() {
         let guarantee = class.guarantee[way];
@@ -458,7 +460,7 @@ fn promises(
         let sum = &mut promised[parent.unwrap_or(classes.len())];
         let before = *sum;
         *sum = sum.saturating_add(guarantee.bps());
-        // Said once of each parent: by the first that goes too far.
+        // Each parent is reported once, at the first class beyond its rate.
         if *sum > of.bps() && before <= of.bps() {
             let promised = Rate::from_bps(*sum);
             let kind = ClassFaultKind::PromisedTooMuch { direction, promised, of };
@@ -467,7 +469,7 @@ fn promises(
     }
 }
 
-/// Complains of delay bounds where no packets wait.
+/// Reports delay bounds of classes with children.
 fn have_no_parts(classes: &[Class], parents: &[Option<usize>], faults: &mut Vec<ClassFault>) {
     let mut said = vec![false; classes.len()];
     for (part, parent) in parents.iter().enumerate() {
@@ -480,7 +482,7 @@ fn have_no_parts(classes: &[Class], parents: &[Option<usize>], faults: &mut Vec<
     }
 }
 
-/// Complains of delay bounds that cannot be met.
+/// Reports delay bounds that cannot be met.
 fn delays(
     classes: &[Class],
     parents: &[Option<usize>],
@@ -506,7 +508,7 @@ fn delays(
 }
 
 impl ClassFaultKind {
-    /// What is wrong if no more than `promise` can be promised to a class, and its bound is less.
+    /// The fault of a class whose bound is below the longest wait in `promise`.
     pub(crate) const fn of(promise: &Promise, direction: Direction) -> Self {
         let &Promise { longest, part, .. } = promise;
         Self::DelayBound { direction, longest, part }

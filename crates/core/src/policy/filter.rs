@@ -1,16 +1,16 @@
-//! Filters: which packets a policy is for (RFC 2475: multi-field classifier).
+//! Filters: the packets that a policy treats (RFC 2475: multi-field classifier).
 
 use std::cmp::Reverse;
 
 use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Ports, Protocol};
 
-/// The packets whose every field lies in one of the ranges given for it; an empty list means any.
+/// Accepts packets whose fields all lie within the given ranges. An empty list accepts any value.
 ///
-/// A packet without a field is not matched by ranges for it: ports are those of TCP and UDP, and
-/// frames that are not IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses stand in their
-/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). Ranges for ports match a
-/// fragment without known ports only if it says [`Ports::Any`]. Then ranges for the protocol match it too if its
-/// datagram may have any protocol.
+/// A packet without a field does not match ranges for it. Only TCP and UDP have ports. Frames
+/// without IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses are in their
+/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). A fragment
+/// without known ports matches ranges for ports only if it has [`Ports::Any`]. It then also matches
+/// ranges for the protocol if its datagram may have any protocol.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.
@@ -29,7 +29,7 @@ pub struct Filter {
     pub vlan: Vec<Range<u16>>,
     /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
     pub inner_vlan: Vec<Range<u16>>,
-    /// The way it crosses the gateway; `None` for both.
+    /// The direction across the gateway. `None` for both.
     pub direction: Option<Direction>,
     /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
     /// differ for packets in tunnels. DS codepoint and VLAN are always those of the outermost headers.
@@ -50,13 +50,14 @@ pub(super) const IPV4: Range<u128> =
     Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
 
 impl Filter {
-    /// Whether `packet`, crossing in `direction` in no tunnel, is one of them.
+    /// Returns `true` if `packet`, which travels in `direction` in no tunnel, matches.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
         self.matches_inside(packet, None, direction)
     }
 
-    /// Whether `packet`, crossing in `direction` behind the headers `outer`, is one of them.
+    /// Returns `true` if `packet`, which travels in `direction` behind the headers `outer`,
+    /// matches.
     #[must_use]
     pub fn matches_inside(
         &self,
@@ -65,7 +66,8 @@ impl Filter {
         direction: Direction,
     ) -> bool {
         let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
-        // Fragments are not looked into, so the outermost header of a tunnel has all its ports.
+        // Fragmentation concerns inner packets, so the outermost header of a tunnel has all its
+        // ports.
         let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
         let any_protocol = ports == Ports::Any && key.hides_protocol();
@@ -143,9 +145,10 @@ impl Filter {
         }
     }
 
-    /// Whether it matches every packet that `other` matches.
+    /// Returns `true` if the filter matches every packet that `other` matches.
     ///
-    /// May say no where only several values together show it: never yes where one packet differs.
+    /// May return `false` where only several ranges together cover a range. Never returns `true` if
+    /// one packet differs.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         (self.inner == other.inner || !self.asks_for_key())
@@ -160,7 +163,7 @@ impl Filter {
             && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
-    /// How narrow it is; the greater is the more specific.
+    /// Rank of the filter. A greater value is more specific.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
         let fields = [
@@ -181,7 +184,8 @@ impl Filter {
     }
 }
 
-/// The IP protocol of packets with this key, as filters see it; [`OPAQUE_NUMBER`] of frames without IP.
+/// The IP protocol of packets with this key, as filters see it. [`OPAQUE_NUMBER`] for frames
+/// without IP.
 pub(super) fn protocol_number(key: &FlowKey) -> u16 {
     if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
 }
@@ -194,14 +198,15 @@ pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
 /// The protocol of frames without IP: one more than the last IP protocol.
 const OPAQUE_NUMBER: u16 = 256;
 
-/// How narrow a filter is; the greater is the more specific.
+/// Rank of a filter. A greater value is more specific.
 ///
-/// A filter pins down, in each field, the bits of the field less the bits it takes to number the
-/// values it accepts: an IPv4 prefix its length, a port 16 bits, a range of 1,000 ports 6, a field
-/// not mentioned none. The sum over the fields decides; if it is the same, the filter that accepts
-/// fewer values in the first field in which they differ. So a filter whose every field lies within
-/// another's is always the more specific. In a list of both IPv4 and IPv6 addresses, the family of
-/// which fewer bits are pinned counts.
+/// In each field, a filter fixes the width of the field minus the bits that number its accepted
+/// values. An IPv4 prefix fixes its length, a port 16 bits, a range of 1,000 ports 6. A field
+/// without ranges fixes none.
+///
+/// The sum over the fields decides. With equal sums, the filter that accepts fewer values in the
+/// first field that differs is more specific. So a filter within another one is always more
+/// specific. A list of IPv4 and IPv6 addresses counts with the family that has fewer fixed bits.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Specificity {
     pinned: u32,
@@ -210,7 +215,7 @@ pub struct Specificity {
 }
 
 impl Specificity {
-    /// The bits it pins down.
+    /// The number of fixed bits.
     #[must_use]
     pub const fn bits(&self) -> u32 {
         self.pinned
@@ -221,7 +226,7 @@ fn within<T: Copy + PartialOrd>(ranges: &[Range<T>], value: T) -> bool {
     ranges.is_empty() || ranges.iter().any(|range| range.first <= value && value <= range.last)
 }
 
-/// Whether every value of `narrow` is one of `wide`.
+/// Returns `true` if `wide` has all values of `narrow`.
 fn contains<T: Copy + Ord + Into<u128>>(wide: &[Range<T>], narrow: &[Range<T>]) -> bool {
     if wide.is_empty() {
         return true;
@@ -256,7 +261,7 @@ pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Ran
     merged
 }
 
-/// The bits that `ranges` pin down of `width`, and how many values they hold beyond the first.
+/// The bits of `width` that `ranges` fix. Then the number of accepted values, minus one.
 fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
     if ranges.is_empty() {
         return ANY;
@@ -286,16 +291,16 @@ fn address_breadth(ranges: &[Range<u128>]) -> (u32, u128) {
     (pinned.unwrap_or(0), others(&merged).min(u128::MAX - 1))
 }
 
-/// The breadth of a field not mentioned: not even its presence is asked for.
+/// The breadth of a field without ranges. Even its presence is not required.
 const ANY: (u32, u128) = (0, u128::MAX);
 
-/// How many values separate `ranges` hold beyond the first.
+/// Number of values of disjoint `ranges`, minus one.
 fn others(ranges: &[Range<u128>]) -> u128 {
     let sum: u128 = ranges.iter().map(|range| range.last - range.first).sum();
     sum + u128::try_from(ranges.len().saturating_sub(1)).unwrap_or(0)
 }
 
-/// Bits it takes to number a value and `others` beside it.
+/// Bits that number `others + 1` values.
 const fn bits(others: u128) -> u32 {
     u128::BITS - others.leading_zeros()
 }

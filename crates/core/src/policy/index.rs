@@ -1,4 +1,4 @@
-//! The way from a packet to the first filter that matches it, however many there are.
+//! The index that finds the first matching filter of a packet, for any number of filters.
 
 use std::hash::BuildHasher;
 
@@ -10,14 +10,16 @@ use crate::packet::{Direction, FlowKey, Outer, Packet, Ports, slot};
 
 /// Finds the first filter that matches a packet.
 ///
-/// The ranges of all filters cut a field into intervals; for each there is a set of bits, one for
-/// every filter that accepts it. The filters that match are in the sets of all fields. Sets consist
-/// of blocks of 512 bits, and a summary says which are not empty, so that most are never looked at.
-/// Bits are laid out by which addresses their filters name: this keeps the sets of addresses sparse
-/// whatever the order of precedence. A field that no filter names costs nothing.
+/// The ranges of all filters cut a field into intervals. Each interval has a bit set with a bit for
+/// each filter that accepts it. A filter matches if its bit is in the sets of all fields.
 ///
-/// Equal blocks, and equal sets, are stored once: a range adds to its field at most two intervals,
-/// each with one new block and a set of four bytes for every 512 filters.
+/// - A set consists of blocks of 512 bits. A summary has the blocks that are not empty, so most
+///   blocks are never read.
+/// - Filters are ordered by the addresses that they name. This keeps the sets of addresses sparse
+///   for any order of precedence.
+/// - A field that no filter names costs nothing.
+/// - Equal blocks and equal sets are stored once. A range adds at most two intervals to its field.
+///   Each has one new block, and a set of four bytes for every 512 filters.
 ///
 /// Source: doi 10.1145/285237.285283 (sets of bits by interval);
 /// doi 10.1145/383059.383075 (summaries, and bits rearranged for
@@ -26,10 +28,10 @@ use crate::packet::{Direction, FlowKey, Outer, Packet, Ports, slot};
 pub(super) struct Index {
     addresses: [Option<Axis<u128>>; 2],
     numbers: [Option<Axis<u16>>; NUMBERS],
-    /// How many of these there are.
+    /// Number of fields in use.
     axes: usize,
     sets: Sets,
-    /// The filter of each bit, ascending within a block; [`NOBODY`] for unused bits.
+    /// The filter of each bit, ascending within a block. [`NOBODY`] for unused bits.
     filters: Vec<u32>,
     /// A filter reads inner headers.
     inner: bool,
@@ -37,14 +39,14 @@ pub(super) struct Index {
 
 /// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header, second VLAN.
 const NUMBERS: usize = 8;
-/// The places of the ports among them.
+/// Indices of the ports in `numbers`.
 const PORTS: [usize; 2] = [0, 1];
 /// The ports and the protocol.
 const PORTS_AND_PROTOCOL: [usize; 3] = [0, 1, 2];
 /// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
 const WITHOUT_PORTS: u16 = 1 << 9;
 
-/// The header by which a packet is looked up: the only one, or of a packet in a tunnel one of two.
+/// The header by which a packet is looked up. A packet in a tunnel is looked up by two.
 const ONLY: u16 = 0;
 const OUTERMOST: u16 = 1;
 const INNERMOST: u16 = 2;
@@ -52,13 +54,13 @@ const INNERMOST: u16 = 2;
 /// The intervals of a field.
 #[derive(Clone, Debug)]
 struct Axis<T> {
-    /// Where each begins; the first at zero.
+    /// First value of each interval. The first interval begins at zero.
     starts: Vec<T>,
-    /// The set of each.
+    /// The set of each interval.
     sets: Vec<u32>,
     /// Bits in a set, on average.
     density: usize,
-    /// Its place in the order of density: the sparsest is asked first.
+    /// Position in the order of density. The sparsest field is read first.
     rank: usize,
 }
 
@@ -66,9 +68,9 @@ struct Axis<T> {
 #[derive(Clone, Debug)]
 struct Sets {
     blocks: Vec<Block>,
-    /// The blocks of each set, by number, `width` of them.
+    /// The block indices of all sets, `width` for each set.
     members: Vec<u32>,
-    /// Which of those are not empty, `width.div_ceil(64)` words each.
+    /// Bits of the blocks that are not empty, `width.div_ceil(64)` words for each set.
     summaries: Vec<u64>,
     width: usize,
 }
@@ -82,7 +84,7 @@ const BLOCK_BITS: usize = 512;
 const NOBODY: u32 = u32::MAX;
 
 impl Index {
-    /// An index of `filters`, of which an earlier one takes precedence over a later one.
+    /// An index of `filters`. Earlier filters take precedence.
     pub(super) fn new(filters: &[&Filter]) -> Self {
         let layout = layout(filters);
         let mut builder = Builder::new(&layout);
@@ -95,7 +97,8 @@ impl Index {
         Self { addresses, numbers, axes, sets: builder.sets, filters: layout, inner }
     }
 
-    /// The first filter that matches `packet`, crossing in `direction` behind the headers `outer`.
+    /// The first filter that matches `packet`, which travels in `direction` behind the headers
+    /// `outer`.
     pub(super) fn first(
         &self,
         packet: &Packet,
@@ -122,7 +125,8 @@ impl Index {
         second: u16,
         direction: Direction,
     ) -> Option<u32> {
-        // Fragments are not looked into, so the outermost header of a tunnel has all its ports.
+        // Fragmentation concerns inner packets, so the outermost header of a tunnel has all its
+        // ports.
         let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
         let protocol =
             protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
@@ -150,7 +154,7 @@ impl Index {
         self.first_in(&sets[..self.axes.max(1)])
     }
 
-    /// The first filter that is in all of `sets`, of which there is at least one.
+    /// The first filter in all of `sets`, which has at least one set.
     fn first_in(&self, sets: &[u32]) -> Option<u32> {
         let mut rows = [Default::default(); NUMBERS + 2];
         let rows = &mut rows[..sets.len()];
@@ -215,7 +219,7 @@ impl Index {
         (best != nth).then_some(best)
     }
 
-    /// Bytes it takes.
+    /// Memory of the index in bytes.
     pub(super) fn memory(&self) -> usize {
         let addresses: usize = self.addresses.iter().flatten().map(Axis::memory).sum();
         let numbers: usize = self.numbers.iter().flatten().map(Axis::memory).sum();
@@ -225,7 +229,7 @@ impl Index {
     }
 }
 
-/// The filter of each bit: those that name the same of the two addresses share blocks.
+/// The filter of each bit. Filters that name the same address fields share blocks.
 fn layout(filters: &[&Filter]) -> Vec<u32> {
     let mut layout: Vec<u32> = Vec::new();
     for addresses in [(false, false), (false, true), (true, false), (true, true)] {
@@ -236,8 +240,8 @@ fn layout(filters: &[&Filter]) -> Vec<u32> {
     layout
 }
 
-/// What `filter` asks of each number, in the order of [`Index::first`]. The header counts only if some filter
-/// reads `inner` headers.
+/// Ranges of `filter` for each number, in the order of [`Index::first`]. The header counts only if
+/// a filter reads `inner` headers.
 fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     let wide = |range: &Range<u8>| Range { first: range.first.into(), last: range.last.into() };
     let way = filter.direction.map(|only| u16::from(only == Direction::Down));
@@ -277,7 +281,7 @@ fn headers(filter: &Filter) -> Vec<Range<u16>> {
     [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
 
-/// Puts the axes into the order of density; says how many there are.
+/// Sets the positions of the fields in the order of density. Returns the number of fields in use.
 fn rank(addresses: &mut [Option<Axis<u128>>], numbers: &mut [Option<Axis<u16>>]) -> usize {
     let addresses = addresses.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
     let numbers = numbers.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
@@ -311,7 +315,7 @@ impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
 }
 
 impl Sets {
-    /// Which blocks may have a bit that is in all of `sets`: a word of 64.
+    /// Blocks that may have a bit in all of `sets`: a word of 64 bits.
     fn summary(&self, sets: &[u32], word: usize) -> u64 {
         let words = self.width.div_ceil(64);
         sets.iter().fold(u64::MAX, |all, set| all & self.summaries[slot(*set) * words + word])
@@ -356,7 +360,7 @@ impl Block {
         Some(word * 64 + slot(self.0[word].trailing_zeros()))
     }
 
-    /// Keeps the bits that are also in `other`; says whether there are any.
+    /// Keeps the bits that are also in `other`. Returns `true` if any remain.
     fn and(&mut self, other: &Self) -> bool {
         let mut any = 0;
         for (word, other) in self.0.iter_mut().zip(&other.0) {
@@ -447,7 +451,7 @@ impl<'a> Builder<'a> {
         Some(axis)
     }
 
-    /// The bits of the filters of which `is_in` is true.
+    /// The set of the filters for which `is_in` returns `true`.
     fn draft(&mut self, is_in: impl Fn(usize) -> bool) -> Draft {
         let width = self.sets.width;
         let mut draft = Draft {
@@ -510,7 +514,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The number of the last of `count` things.
+/// Index of the last of `count` elements.
 fn last_of(count: usize) -> u32 {
     u32::try_from(count - 1).unwrap_or(NOBODY)
 }

@@ -1,4 +1,4 @@
-//! The fields of a filter as people write them.
+//! Parsers of filter fields.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use super::Range;
 use super::filter::IPV4;
 use crate::packet::{Codepoint, NotACodepoint};
 
-/// Why a text is no value of a filter's field.
+/// The reason why a text is no valid filter field.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {
@@ -19,15 +19,15 @@ pub enum FieldError {
         "`{text}` is not an address; write for example \"10.0.0.0/8\", \"10.0.0.1\", \"10.0.0.1-10.0.0.9\" or \"2001:db8::/32\""
     )]
     Address {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A prefix that says more than its length allows.
+    /// A prefix with bits beyond its length.
     #[error(
         "`{text}` has bits set beyond its prefix; write \"{prefix}\" for all of it, or \"{address}\" for that address alone"
     )]
     HostBits {
-        /// What was written.
+        /// The text.
         text: String,
         /// The prefix without those bits.
         prefix: IpNet,
@@ -37,43 +37,42 @@ pub enum FieldError {
     /// A range from one family to the other.
     #[error("`{text}` begins in one address family and ends in the other; write a range for each")]
     Families {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A range that ends before it begins.
+    /// A range whose end precedes its beginning.
     #[error("`{text}` ends before it begins; write \"{swapped}\"")]
     Backwards {
-        /// What was written.
+        /// The text.
         text: String,
-        /// The range the other way round.
+        /// The range in the right order.
         swapped: String,
     },
     /// No DS codepoint.
     #[error("`{text}` is not a DS codepoint; write {NotACodepoint}")]
     Codepoint {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// Not a number within the field, nor a name it has.
+    /// Neither a valid number nor a known name.
     #[error("`{text}` is not {kind}; write {expected}")]
     Number {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What it should be, with its article.
+        /// Name of the field, with its article.
         kind: &'static str,
-        /// What may be written.
+        /// Valid forms.
         expected: &'static str,
     },
 }
 
 /// Addresses: one, a prefix, or a range, such as `10.0.0.0/8`, `10.0.0.1-10.0.0.9`, `2001:db8::1`.
 ///
-/// An IPv6 prefix never means the IPv4 addresses that are mapped into IPv6, so that `::/0` is two
-/// ranges.
+/// An IPv6 prefix never contains IPv4-mapped addresses. So `::/0` becomes two ranges.
 ///
 /// # Errors
 ///
-/// If it is none of these, or has bits set beyond its prefix, or ends before it begins.
+/// If the text has another form, has bits beyond its prefix, or ends before it begins.
 pub fn addresses(text: &str) -> Result<Vec<Range<u128>>, FieldError> {
     let wrong = || FieldError::Address { text: text.to_owned() };
     let (first, last) = if let Some((first, last)) = text.split_once('-') {
@@ -125,7 +124,7 @@ const IPV4_BITS: u32 = 96;
 ///
 /// # Errors
 ///
-/// If it is neither, or not within 1 to 65535, or ends before it begins.
+/// If the text has another form, exceeds 1 to 65535, or ends before it begins.
 pub fn ports(text: &str) -> Result<Range<u16>, FieldError> {
     range(
         text,
@@ -139,7 +138,7 @@ pub fn ports(text: &str) -> Result<Range<u16>, FieldError> {
 ///
 /// # Errors
 ///
-/// If it is neither, or not within 1 to 4094, or ends before it begins.
+/// If the text has another form, exceeds 1 to 4094, or ends before it begins.
 pub fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     let expected = "a number from 1 to 4094, or a range such as \"100-199\"";
     range(text, 1..=4094, "a VLAN identifier", expected)
@@ -149,7 +148,7 @@ pub fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
 ///
 /// # Errors
 ///
-/// If it is neither a number from 1 to 255 nor a name known here.
+/// If the text is neither a number from 1 to 255 nor a known name.
 pub fn protocol(text: &str) -> Result<Range<u8>, FieldError> {
     named(text, &PROTOCOLS, 1..=u8::MAX).ok_or_else(|| FieldError::Number {
         text: text.to_owned(),
@@ -162,7 +161,7 @@ pub fn protocol(text: &str) -> Result<Range<u8>, FieldError> {
 ///
 /// # Errors
 ///
-/// If it is neither a number from 0 to 63 nor a name known here.
+/// If the text is neither a number from 0 to 63 nor a known name.
 pub fn dscp(text: &str) -> Result<Range<u8>, FieldError> {
     let codepoint: Codepoint =
         text.parse().map_err(|_| FieldError::Codepoint { text: text.to_owned() })?;
@@ -192,7 +191,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// `range` without the IPv4 addresses, unless it has no others.
+/// `range` without IPv4 addresses, unless it has only these.
 fn without_mapped(range: Range<u128>) -> Vec<Range<u128>> {
     let (below, above) = (range.first < IPV4.first, range.last > IPV4.last);
     let apart = range.last < IPV4.first || range.first > IPV4.last;
@@ -229,7 +228,7 @@ fn named(text: &str, names: &[(&str, u8)], limits: RangeInclusive<u8>) -> Option
     limits.contains(&number).then_some(Range { first: number, last: number })
 }
 
-/// A number of digits only: no sign.
+/// Parses a number that consists of digits only.
 fn decimal<T: FromStr>(text: &str) -> Option<T> {
     let text = text.trim();
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

@@ -1,4 +1,4 @@
-//! The policies of a gateway, in the order in which they take precedence.
+//! The policies of a gateway, in the order of precedence.
 
 use std::cmp::Reverse;
 
@@ -6,21 +6,21 @@ use super::index::Index;
 use super::{ClassSet, Filter, Policy};
 use crate::packet::{Direction, Outer, Packet, number, slot};
 
-/// A policy's place in its set: 0 takes precedence over all others.
+/// Index of a policy in its set. Index 0 takes precedence over all others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PolicyIndex(pub u32);
 
-/// Policies, and a quick way to the one that a packet belongs to.
+/// Policies, with an index that finds the policy of a packet.
 ///
-/// Of several that match, the one with the highest priority wins; of those with the same the most
-/// specific ([`Filter::specificity`]); of those the one whose name is first in alphabetical order.
+/// Among matching policies, the highest priority wins, then the most specific filter
+/// ([`Filter::specificity`]), then the first name in alphabetical order.
 ///
-/// Source: `aggregates`, sections 2 and 4.1. Differs: they leave overlapping policies without an
-/// order.
+/// Source: `aggregates`, sections 2 and 4.1.
+/// Differs: the paper leaves overlapping policies without an order.
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     policies: Vec<Policy>,
-    /// Places of the policies, sorted by name.
+    /// Indices of the policies, sorted by name.
     by_name: Vec<u32>,
     classes: ClassSet,
     index: Index,
@@ -29,30 +29,30 @@ pub struct PolicySet {
     has_markings: bool,
 }
 
-/// Why policies do not make a set.
+/// The reason why policies do not form a set.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicySetError {
-    /// A name must say which.
+    /// Two policies have the same name.
     #[error("two policies are called \"{name}\"; give each its own name")]
     Duplicate {
-        /// The name of both.
+        /// The name.
         name: String,
     },
 }
 
 impl PolicySet {
-    /// The set of `policies`, in whatever order they come.
+    /// The set of `policies`, given in any order.
     ///
     /// # Errors
     ///
-    /// If two have the same name.
+    /// If two policies have the same name.
     pub fn new(mut policies: Vec<Policy>) -> Result<Self, PolicySetError> {
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = policies.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(PolicySetError::Duplicate { name: pair[0].name.clone() });
         }
-        // Stable: what stays equal remains in the order of the names.
+        // The sort is stable: equal policies stay in the order of their names.
         policies.sort_by_cached_key(|policy| {
             (Reverse(policy.priority), Reverse(policy.filter.specificity()))
         });
@@ -67,33 +67,33 @@ impl PolicySet {
         Ok(Self { by_name, policies, classes, index, reads_dscp, has_signals, has_markings })
     }
 
-    /// The same policies on a link that `classes` share.
+    /// The same policies on a link with `classes`.
     #[must_use]
     pub fn with_classes(mut self, classes: ClassSet) -> Self {
         self.share(classes);
         self
     }
 
-    /// Lets others share the link.
+    /// Replaces the classes of the link.
     pub(crate) fn share(&mut self, classes: ClassSet) {
         let marks = classes.classes().iter().any(|class| class.queue.marking().is_some());
         self.has_markings |= marks;
         self.classes = classes;
     }
 
-    /// The classes that share the link.
+    /// The classes of the link.
     #[must_use]
     pub const fn classes(&self) -> &ClassSet {
         &self.classes
     }
 
-    /// The policy `packet` belongs to, crossing in `direction` in no tunnel.
+    /// The policy of `packet`, which travels in `direction` in no tunnel.
     #[must_use]
     pub fn lookup(&self, packet: &Packet, direction: Direction) -> Option<PolicyIndex> {
         self.lookup_inside(packet, None, direction)
     }
 
-    /// The policy `packet` belongs to, crossing in `direction` behind the headers `outer`.
+    /// The policy of `packet`, which travels in `direction` behind the headers `outer`.
     #[must_use]
     pub fn lookup_inside(
         &self,
@@ -104,14 +104,14 @@ impl PolicySet {
         self.index.first(packet, outer, direction).map(PolicyIndex)
     }
 
-    /// Whether the DS codepoint decides anything: then packets of one flow may belong to different
-    /// policies.
+    /// Returns `true` if a filter reads the DS codepoint. Packets of one flow may then belong to
+    /// different policies.
     #[must_use]
     pub const fn reads_dscp(&self) -> bool {
         self.reads_dscp
     }
 
-    /// Whether senders are told by their ACKs anywhere.
+    /// Returns `true` if a policy uses ACK control.
     #[must_use]
     pub const fn has_signals(&self) -> bool {
         self.has_signals
@@ -123,7 +123,8 @@ impl PolicySet {
         self.has_markings
     }
 
-    /// Every policy that matches `packet` in no tunnel, the one it belongs to first; looks at each of them.
+    /// All policies that match `packet` in no tunnel, its own first. Takes time in proportion to
+    /// all policies.
     pub fn matching(
         &self,
         packet: &Packet,
@@ -132,7 +133,7 @@ impl PolicySet {
         self.matching_inside(packet, None, direction)
     }
 
-    /// Every policy that matches `packet` behind the headers `outer`, the one it belongs to first.
+    /// All policies that match `packet` behind the headers `outer`, its own first.
     pub fn matching_inside(
         &self,
         packet: &Packet,
@@ -143,13 +144,13 @@ impl PolicySet {
         self.iter().filter(move |(_, policy)| matches(policy)).map(|(at, _)| at)
     }
 
-    /// The policies, in the order in which they take precedence.
+    /// The policies, in the order of precedence.
     #[must_use]
     pub fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
-    /// The policies with their places.
+    /// The policies with their indices.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PolicyIndex, &Policy)> {
         let place = |(at, policy)| (PolicyIndex(number(at)), policy);
         self.policies.iter().enumerate().map(place)
@@ -174,7 +175,7 @@ impl PolicySet {
         conditioning.map_or(1, |conditioning| conditioning.weight_of(packet, outer, direction))
     }
 
-    /// The place of the policy called `name`.
+    /// Index of the policy called `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PolicyIndex> {
         let name_of = |at: &u32| self.policies[slot(*at)].name.as_str();
@@ -191,10 +192,10 @@ impl PolicySet {
         self.index.first_around(index.0, hidden, covers).map(PolicyIndex)
     }
 
-    /// Bytes the index takes.
+    /// Memory of the index in bytes.
     ///
-    /// At most some 200 bytes, and a bit for every 8 policies, for each range of each field: about
-    /// 8 MB for 10,000 policies that ask for something in every field.
+    /// At most about 200 bytes, and a bit for every 8 policies, for each range of each field. This
+    /// is about 8 MB for 10,000 policies with ranges in every field.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.index.memory()
@@ -208,7 +209,7 @@ fn reads_dscp(policy: &Policy) -> bool {
 }
 
 impl PolicyIndex {
-    /// As an index.
+    /// The index as `usize`.
     #[must_use]
     pub const fn index(self) -> usize {
         slot(self.0)
@@ -216,7 +217,7 @@ impl PolicyIndex {
 }
 
 impl Default for PolicySet {
-    /// No policies.
+    /// A set without policies.
     fn default() -> Self {
         let index = Index::new(&[]);
         Self {

@@ -1,4 +1,4 @@
-//! Changes of a class that runs, and the terms that a file writes of it.
+//! Changes of a class in force, and the terms that a file declares for it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::scheduler::Term;
 use crate::{Bytes, Chance, Rate};
 
 impl Class {
-    /// The terms that it has beyond those of every class.
+    /// Its declared terms, beyond those of every class.
     #[must_use]
     pub fn written(&self) -> Vec<Term> {
         let has = [
@@ -28,7 +28,7 @@ impl Class {
     }
 }
 
-/// Changes of a class that runs. Absent fields keep their values.
+/// Changes of a class in force. Absent fields keep their values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClassChange {
     /// Its guarantee, up and down.
@@ -52,7 +52,7 @@ pub struct ClassChange {
 }
 
 impl ClassChange {
-    /// The terms that it changes.
+    /// The changed terms.
     #[must_use]
     pub fn terms(&self) -> Vec<Term> {
         let changes = [
@@ -69,7 +69,7 @@ impl ClassChange {
         changes.into_iter().filter_map(|(term, changes)| changes.then_some(term)).collect()
     }
 
-    /// `class` as it is afterwards.
+    /// `class` after the change.
     #[must_use]
     pub fn apply(&self, class: &Class) -> Class {
         let each = [0, 1];
@@ -87,7 +87,7 @@ impl ClassChange {
         }
     }
 
-    /// What a class of these terms has a right to afterwards.
+    /// The rights of a class with these terms after the change.
     #[must_use]
     pub fn of(&self, terms: Terms, direction: Direction) -> Terms {
         Terms {

@@ -1,7 +1,7 @@
 //! Classes without parents, whose scheduler keeps bounds and ratios: faults of their promises.
 //!
-//! Promises that no traffic could ever have together are faults. The scheduler relaxes promises that only the
-//! traffic makes infeasible.
+//! Promises that no traffic could meet together are faults. The scheduler relaxes promises that are
+//! infeasible for the present traffic only.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) fn faults(
     related(classes, Term::LossRatio, |class| class.loss_ratio.as_ref(), faults);
 }
 
-/// Complains of guarantees that leave nothing of the link.
+/// Reports guarantees that use up the link.
 fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<ClassFault>) {
     let mut sum = 0u64;
     for (at, class) in classes.iter().enumerate() {
@@ -47,7 +47,7 @@ fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<
     }
 }
 
-/// Complains of ratios that refer to no class, to the class itself in the end, or are zero.
+/// Reports ratios that refer to no class, form a cycle, or are zero.
 fn related<'a>(
     classes: &'a [Class],
     term: Term,
@@ -74,7 +74,7 @@ fn related<'a>(
     }
 }
 
-/// One class of each cycle, where each class refers to one other at most.
+/// One class of each cycle. Each class refers to at most one other.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
     // The walk that visited a class; zero for none.
@@ -90,7 +90,7 @@ fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     found
 }
 
-/// `span`, as errors show it.
+/// Formats `span` for errors.
 pub(super) fn shown(span: Duration) -> String {
     crate::units::duration::show(super::rounded_up(span))
 }
