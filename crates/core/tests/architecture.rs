@@ -1,7 +1,8 @@
-//! The shape of the workspace, checked like any other behaviour.
+//! Rules for the structure of the workspace, checked like any other behaviour.
 //!
-//! Each rule is a function from sources to complaints, and each complaint says what to do. The first
-//! test runs all rules over the workspace; the others show that each rule bites.
+//! Each rule is a function that takes the sources and returns complaints. A complaint says how to
+//! mend the fault. The first test runs all rules on the workspace; the others show that each rule
+//! finds faults.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
@@ -11,7 +12,7 @@ mod ledger;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate, and the crates of ours it may use.
+/// Crates of the workspace that each crate may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-core", &[]),
     ("tidegate-wire", &["tidegate-core"]),
@@ -46,11 +47,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the mechanisms may use of anybody else's: what must not be written by hand.
+/// Foreign crates that the core may use, for tasks that should not be implemented by hand.
 const CORE_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
-/// What only the program and its policy repositories may use: an executor, and what needs one.
+/// The only crates that may use an executor, or libraries that need one.
 const ONLY_ASYNC: &[&str] = &["tidegate", "tidegate-repository"];
 
 /// See [`ONLY_ASYNC`].
@@ -59,13 +60,13 @@ const EXECUTORS: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
 /// The only crate with `unsafe` code.
 const UNSAFE_ALLOWED: &str = "crates/dataplane/";
 
-/// One instruction of the simulator, which has no driver to ask for it.
+/// One prefetch instruction. The simulator has no driver that could issue it.
 const UNSAFE_EXCEPTION: &str = "crates/sim/src/prefetch.rs";
 
-/// Lines a source file may have.
+/// Limit on the lines of a source file.
 const MAX_LINES: usize = 600;
 
-/// Words the core does without, and what to do instead.
+/// Words that are forbidden in the core, and their replacements.
 const NOT_IN_CORE: &[(&str, &str)] = &[
     ("Instant", "time is an input: take `now: Time`"),
     ("SystemTime", "time is an input: take `now: Time`"),
@@ -85,7 +86,7 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
     ("RandomState", "chance is an input: take a seed"),
 ];
 
-/// Those of them that the reading of files does without, too: text comes in, findings go out.
+/// Words that are forbidden in `tidegate-config`: it takes text and returns findings.
 const NOT_IN_CONFIG: &[&str] = &[
     "Instant",
     "SystemTime",
@@ -100,10 +101,10 @@ const NOT_IN_CONFIG: &[&str] = &[
     "println!",
 ];
 
-/// The papers whose mechanisms are here, by key.
+/// Keys of the papers whose mechanisms are implemented.
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
-/// What else is a source that a reader can find, or repeat.
+/// Other sources that a reader can find, or measurements to repeat.
 const STANDARDS: &[&str] = &[
     "RFC ",
     "draft-",
@@ -125,9 +126,9 @@ const STANDARDS: &[&str] = &[
     "measured",
 ];
 
-/// A file of the workspace, or of a test's sample.
+/// A file of the workspace, or an example of a test.
 struct File {
-    /// From the root of the workspace, with `/`.
+    /// Path from the root of the workspace, with `/`.
     path: String,
     text: String,
 }
@@ -168,7 +169,7 @@ fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".rs"))
 }
 
-/// Crates use only what lies below them.
+/// Crates use only the crates in [`MAY_USE`].
 fn dependencies(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
@@ -207,7 +208,7 @@ fn dependencies(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Names of what a manifest depends on, and whether only its tests do.
+/// Names of a manifest's dependencies, with `true` for those of tests only.
 fn dependencies_of(manifest: &toml::Table) -> Vec<(String, bool)> {
     let mut tables = vec![manifest];
     if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
@@ -223,7 +224,7 @@ fn dependencies_of(manifest: &toml::Table) -> Vec<(String, bool)> {
     all
 }
 
-/// A file says what it is for.
+/// The first line of a file tells its purpose.
 fn beginnings(files: &[File]) -> Complaints {
     rust(files)
         .filter(|file| !file.text.starts_with("//! "))
@@ -231,7 +232,7 @@ fn beginnings(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// A file can be read at once.
+/// A file is short enough to read at once.
 fn lengths(files: &[File]) -> Complaints {
     rust(files)
         .map(|file| (file, file.text.lines().count()))
@@ -245,7 +246,7 @@ fn lengths(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// In the core, a module uses only those of its own layer or above in the list of `lib.rs`.
+/// In the core, a module uses only modules of its own or earlier layers in the list of `lib.rs`.
 fn order_in_core(files: &[File]) -> Complaints {
     let Some(lib) = files.iter().find(|file| file.path == "crates/core/src/lib.rs") else {
         return Complaints::new();
@@ -277,7 +278,7 @@ fn order_in_core(files: &[File]) -> Complaints {
     complaints
 }
 
-/// The layers listed in the doc of `lib.rs`: names in backticks, layers parted by `·`.
+/// Layers in the documentation of `lib.rs`: names in backticks, with `·` between layers.
 fn layers(lib: &str) -> Vec<Vec<String>> {
     let doc: Vec<&str> = lib.lines().map_while(|line| line.strip_prefix("//!")).collect();
     let doc = doc.join(" ");
@@ -293,7 +294,7 @@ fn modules(lib: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Which module `lib.rs` takes `name` from.
+/// The module from which `lib.rs` re-exports `name`.
 fn reexported_from<'a>(lib: &'a str, name: &str) -> Option<&'a str> {
     let uses = lib.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';'));
     uses.filter_map(|(path, _)| path.split_once("::"))
@@ -301,7 +302,7 @@ fn reexported_from<'a>(lib: &'a str, name: &str) -> Option<&'a str> {
         .map(|(module, _)| module)
 }
 
-/// What stands right behind each `crate::`, in braces or not.
+/// First path segments after each `crate::`, with or without braces.
 fn used_by(code: &str) -> Vec<&str> {
     let after = code.split("crate::").skip(1);
     after
@@ -313,7 +314,7 @@ fn used_by(code: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The items of a list in braces, without its opening brace.
+/// Items of a list in braces; `text` begins after the opening brace.
 fn listed(list: &str) -> Vec<&str> {
     let (mut items, mut start, mut depth) = (Vec::new(), 0, 0_u32);
     for (at, c) in list.char_indices() {
@@ -333,7 +334,7 @@ fn listed(list: &str) -> Vec<&str> {
     items
 }
 
-/// The core reads no clock, does no I/O, and has no globals; nobody but a driver reads a clock.
+/// The core has no clock, I/O or globals, and `tidegate-config` has neither clock nor I/O.
 fn purity(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for file in rust(files).filter(|file| file.path.starts_with("crates/core/src/")) {
@@ -358,7 +359,7 @@ fn purity(files: &[File]) -> Complaints {
     complaints
 }
 
-/// `unsafe` has one home, and one exception.
+/// `unsafe` is allowed in one crate and one other file.
 fn unsafety(files: &[File]) -> Complaints {
     let elsewhere = |path: &str| !path.starts_with(UNSAFE_ALLOWED) && path != UNSAFE_EXCEPTION;
     rust(files)
@@ -373,7 +374,7 @@ fn unsafety(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// A `Source:` is one a reader can find.
+/// Each `Source:` names a source that a reader can find.
 fn sources(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for file in rust(files) {
@@ -382,7 +383,7 @@ fn sources(files: &[File]) -> Complaints {
             if !comment.is_some_and(|text| text.starts_with("Source:")) {
                 continue;
             }
-            // It goes on until the comment ends or has an empty line.
+            // The citation ends with the comment, or at an empty line.
             let lines =
                 comments[at..].iter().map_while(|line| line.filter(|text| !text.is_empty()));
             let cited: String = lines.collect::<Vec<_>>().join(" ");
@@ -401,12 +402,12 @@ fn sources(files: &[File]) -> Complaints {
     complaints
 }
 
-/// A source without its unit tests.
+/// The source without its unit tests.
 fn production(text: &str) -> &str {
     text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(production, _)| production)
 }
 
-/// The text of a line that is a comment.
+/// Text of a comment line.
 fn comment_of(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']).trim())
 }
@@ -416,7 +417,7 @@ fn code_of(line: &str) -> &str {
     line.split_once("//").map_or(line, |(code, _)| code)
 }
 
-/// Whether `word` stands in the code of `text`, not as part of a longer word and not in a comment.
+/// Returns `true` if `word` is in the code of `text`, as a whole word and not in a comment.
 fn contains_word(text: &str, word: &str) -> bool {
     let longer = |c: char| c.is_alphanumeric() || c == '_';
     text.lines().map(code_of).any(|code| {
@@ -431,7 +432,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The complaints of `rule` about a workspace of these files.
+/// Complaints of `rule` about a workspace of these files.
 fn about(rule: fn(&[File]) -> Complaints, files: &[(&str, &str)]) -> String {
     let file =
         |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };

@@ -1,4 +1,4 @@
-//! What is known of flows, and for how long.
+//! The flow table: its entries and how long they stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -50,7 +50,7 @@ fn the_same_addresses_on_another_vlan_are_another_flow() {
     assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
 }
 
-/// The `number`-th segment of the handshake of one connection: SYN, SYN with ACK, ACK; in this VLAN.
+/// Segment `number` of a handshake in this VLAN: SYN, SYN with ACK, ACK.
 fn handshake(number: u32, isn: u32, vlan: u16) -> (Packet, Direction) {
     let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 40_000), Endpoint::v4([1, 1, 1, 1], 443));
     let key = FlowKey { src, dst, protocol: Protocol::TCP };
@@ -65,7 +65,7 @@ fn handshake(number: u32, isn: u32, vlan: u16) -> (Packet, Direction) {
     (Packet { key, tcp, vlan, len: 60, ..Packet::default() }, direction)
 }
 
-/// Takes in a packet as the gateway does; returns its flow.
+/// Handles a packet as the gateway does. Returns its flow.
 fn take_in(table: &mut FlowTable, now: Time, (mut packet, way): (Packet, Direction)) -> FlowId {
     let known = table.find(&packet, way).or_else(|| table.join(&packet, way));
     let id = known.unwrap_or_else(|| table.insert(now, &packet, way, |_, _| false).unwrap().id);
@@ -73,8 +73,8 @@ fn take_in(table: &mut FlowTable, now: Time, (mut packet, way): (Packet, Directi
     id
 }
 
-/// Kills: directions under different tags left apart; the join forgotten after the handshake, at removal, or in
-/// what filters see; packets under a third tag joined too.
+/// Kills: directions with different tags not joined; a join forgotten after the handshake, at
+/// removal, or in the view of filters; packets with a third tag joined too.
 #[test]
 fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     let mut table = FlowTable::new(4, 1);
@@ -97,8 +97,8 @@ fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     assert_eq!(take_in(&mut table, late, handshake(1, 5, 20)), id);
 }
 
-/// Kills: a join without a look at the acknowledgement number; with data in the SYN, only one of the two numbers
-/// that answer it.
+/// Kills: a join without a check of the acknowledgement number; with data in the SYN, only one of
+/// the two correct answers accepted.
 #[test]
 fn only_an_answer_to_the_syn_joins_its_flow() {
     for (data, ack, joins) in [
@@ -118,7 +118,7 @@ fn only_an_answer_to_the_syn_joins_its_flow() {
         let joined = take_in(&mut table, Time::ZERO, (answer, down)) == id;
         assert_eq!(joined, joins, "{data} {ack}");
     }
-    // A segment that is no SYN joins nothing, and no flow that has both directions is joined.
+    // Only a SYN joins a flow, and a flow with both directions is not joined.
     let mut table = FlowTable::new(4, 1);
     let id = take_in(&mut table, Time::ZERO, handshake(0, 100, 10));
     let (mut data, down) = handshake(1, 100, 20);
@@ -130,8 +130,9 @@ fn only_an_answer_to_the_syn_joins_its_flow() {
     assert_ne!(take_in(&mut table, Time::ZERO, handshake(1, 100, 20)), id);
 }
 
-/// Two tenants with equal addresses, ports and sequence numbers. Kills: a join where a direction was seen under
-/// two tags, whichever tenant is first; such a connection of the past counted for ever.
+/// Two tenants with equal addresses, ports and sequence numbers. Kills: a join although a direction
+/// was seen with two tags, whichever tenant is first; such a connection of the past counted for
+/// ever.
 #[test]
 fn two_tenants_with_equal_addresses_stay_apart() {
     for [first, second] in [[10, 11], [11, 10]] {
@@ -139,7 +140,7 @@ fn two_tenants_with_equal_addresses_stay_apart() {
         let a = take_in(&mut table, Time::ZERO, handshake(0, 100, first));
         let b = take_in(&mut table, Time::ZERO, handshake(0, 100, second));
         assert_ne!(a, b);
-        // Under a third tag it is the answer to either.
+        // With a third tag, the answer may belong to either flow.
         let third = take_in(&mut table, Time::ZERO, handshake(1, 100, 20));
         assert!(third != a && third != b);
         assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, 100, second)), b);
@@ -248,10 +249,10 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    /// The table knows exactly the flows that were inserted and neither evicted nor expired.
+    /// The table contains exactly the flows that were inserted and neither evicted nor expired.
     ///
-    /// Fewer places than flows, so that places are given on. Kills: a free place handed out twice;
-    /// an evicted flow left in its list; a sweep that forgets flows of 59 s.
+    /// There are fewer entries than flows, so entries are reused. Kills: a free entry handed out
+    /// twice; an evicted flow left in its list; a sweep that removes flows after 59 s.
     #[test]
     fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {
         let mut table = FlowTable::new(6, 3);

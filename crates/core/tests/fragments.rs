@@ -120,8 +120,9 @@ fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
     }
 }
 
-/// A datagram whose headers the second fragment would overwrite (RFC 1858, section 3.2), and a first fragment too
-/// short for its ports. Kills: no look at the offset; a tiny fragment that leaves the earlier first one in place.
+/// A datagram whose headers the second fragment would overwrite (RFC 1858, section 3.2), and a
+/// first fragment too short for its ports. Kills: the offset not checked; a tiny fragment that
+/// leaves the earlier first one in place.
 #[test]
 fn overlapping_and_tiny_fragments_have_no_first_one() {
     let mut table = FragmentTable::new(1);
@@ -139,7 +140,8 @@ fn overlapping_and_tiny_fragments_have_no_first_one() {
     assert_eq!(take(at(2)), (false, 0, Ports::Unknown));
 }
 
-/// Kills: the protocol of later fragments believed; extension headers taken for a protocol without ports.
+/// Kills: the protocol of later fragments accepted; extension headers treated as a protocol without
+/// ports.
 #[test]
 fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
     let mut table = FragmentTable::new(1);
@@ -193,7 +195,8 @@ fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
     }
 }
 
-/// Kills: the protocol left out under `by-address` too; a fragment of a protocol without ports that is not counted.
+/// Kills: the protocol missing under `by-address`; a fragment of a protocol without ports that is
+/// not counted.
 #[test]
 fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
     for (packet, expected) in [(disguised(1), "hosts"), (later(Network::Ipv6, 1), "udp")] {
@@ -214,8 +217,8 @@ fn sealed(identification: u32) -> Packet {
     packet
 }
 
-/// Kills: protocol 51 taken for one without ports; datagrams with and without an authentication header mixed up;
-/// the protocol asked for in spite of the header.
+/// Kills: protocol 51 treated as one without ports; datagrams with and without authentication
+/// header confused; the protocol required in spite of the header.
 #[test]
 fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port() {
     for filter in [amplifiers().filter, udp_alone()] {
@@ -243,7 +246,7 @@ fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port()
     assert_eq!(take(later(Network::Ipv4, 1)), (true, Protocol::UDP, 4_000));
 }
 
-/// A step of the test below: a fragment, the time after it.
+/// A step of the test below: a fragment, and the pause after it.
 #[derive(Clone, Debug)]
 struct Step {
     is_first: bool,
@@ -269,7 +272,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Beside a list of all first fragments.
+    /// The table finds the same first fragment as a complete list of them.
     ///
     /// Kills: the VLAN or the identification left out of the comparison; an entry that never expires, or expires
     /// one nanosecond too late; an old first fragment found before the new one.
@@ -301,7 +304,7 @@ proptest! {
     }
 }
 
-/// Kills: lists that lose entries when a place is used again; a ring that is shorter.
+/// Kills: lists that lose entries when a place is reused; a shorter ring.
 #[test]
 fn the_newest_4096_first_fragments_are_known() {
     let mut table = FragmentTable::new(5);

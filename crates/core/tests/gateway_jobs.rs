@@ -84,7 +84,7 @@ impl Run {
             key: FlowKey { src, dst, protocol: Protocol::UDP },
             network: Network::Ipv4,
             segments: 1,
-            // A field that nothing here reads.
+            // The packet's number is stored in a field that the gateway does not read.
             network_offset: *number,
             member: Member(host.into()),
             ..Packet::default()
@@ -118,7 +118,7 @@ impl Run {
         self.gateway.reconfigure(self.now, &config);
     }
 
-    /// Each packet left in its order, was dropped, or is inside.
+    /// Each packet left in order, was dropped, or is still inside.
     fn check(&mut self) {
         let report = self.gateway.report();
         let left: usize = self.left.iter().map(Vec::len).sum();
@@ -134,7 +134,7 @@ impl Run {
     }
 }
 
-/// Kills: a queue of its own for each class; a drop at the head; a drop that the report does not count.
+/// Kills: a separate queue for each class; a drop at the head; a drop missing in the report.
 #[test]
 fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     let safe = Class { loss_bound: Some(Chance::NEVER), ..class("safe") };
@@ -142,7 +142,7 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     let mut run = Run::new(set, jobs());
     (0..30).for_each(|_| run.offer(1));
     let before = run.gateway.report().drops.total();
-    // The link's burst and one packet have left the buffer, 20 fit.
+    // The link's burst and one more packet have left. The buffer holds 20.
     assert!((1..10).contains(&before), "{before}");
     (0..10).for_each(|_| run.offer(0));
     assert_eq!(run.gateway.report().drops.total(), before + 10);
@@ -157,8 +157,8 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     assert_eq!((rest.drops, rest.delays.unwrap().packets), (before + 10, kept.into()));
 }
 
-/// Kills: a change that is not checked with all classes; a term of the other scheduler that is taken; a class
-/// that goes although a ratio refers to it.
+/// Kills: a change not checked against all classes; a term of the other scheduler accepted; a class
+/// removed although a ratio refers to it.
 #[test]
 fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
     let gold = Class { delay_ratio: Some(ratio("silver", 500_000)), ..class("gold") };
@@ -213,7 +213,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// The classes of the set bits of `of`, some with promises.
+/// The classes for the set bits of `of`; with `jobs`, they have bounds and ratios.
 fn classes(of: usize, jobs: bool) -> Vec<Class> {
     let names = ["a", "b", "c"].into_iter().enumerate().filter(|(at, _)| of & (1 << at) != 0);
     let class = |(at, name): (usize, &str)| {
@@ -231,8 +231,8 @@ fn classes(of: usize, jobs: bool) -> Vec<Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Kills: packets that a swap of scheduler or classes loses, doubles or overtakes; a class that counts bytes
-    /// which another class has now, and drops until nothing is left.
+    /// Kills: packets lost, duplicated or reordered by a swap of scheduler or classes; a class that
+    /// counts bytes of another class, and drops until nothing is left.
     #[test]
     fn swaps_of_classes_and_schedulers_lose_nothing(steps in steps()) {
         let names = ["a", "b", "c", "d"];

@@ -42,7 +42,7 @@ impl Run {
         Self { gateway: Gateway::new(&config, PolicySet::default(), Time::ZERO), marked: 0 }
     }
 
-    /// A packet arrives, and departs before the next.
+    /// Passes one packet through the gateway; it leaves before the next arrives.
     fn pass(&mut self, millis: u64, port: PortId, tcp: TcpSegment) {
         let now = Time::from_millis(millis);
         let end = |host| Endpoint::v4([10, 0, 0, host], 80);
@@ -74,7 +74,7 @@ impl Run {
         self.gateway.pool().release(id);
     }
 
-    /// Eight evenly spaced segments a round of 100 ms, of which 20 are to the sender.
+    /// Sends eight evenly spaced segments per round trip of 100 ms.
     fn run(&mut self, acks: bool) -> u32 {
         let of =
             |seq, ack, flags| TcpSegment { seq, ack, flags: TcpFlags(flags), ..Default::default() };
@@ -106,10 +106,11 @@ struct Marking {
     marking: MarkingSpec,
 }
 
-/// By the ACKs a round of 100 ms has eight segments, which is less than the link carries. By gaps each segment is a
-/// round, and the next has two.
+/// By the ACKs, a round of 100 ms has eight segments, which is less than the link carries. By gaps
+/// alone, each segment would be a round, and the next round twice as large.
 ///
-/// Kills: ACKs that are not shown to the marking, or to that of their own direction; a tracker that does not use
+/// Kills: ACKs not passed to the marking, or only to that of their own direction; a tracker that
+/// ignores them.
 /// them.
 #[test]
 fn markings_know_windows_by_the_acks() {

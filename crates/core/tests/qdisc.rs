@@ -1,4 +1,4 @@
-//! Every queue discipline, from outside: what goes in comes out in order or is counted, within limits.
+//! All queue disciplines, as black boxes: packets leave in order or are counted, within the limits.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
 
@@ -14,7 +14,7 @@ use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
 
-/// Every discipline with so little room, and such haste, that a few packets make it act.
+/// Every discipline, with limits and intervals so small that a few packets make it act.
 const HASTY: &[&str] = &[
     "{ kind = \"drop-tail\", limit = \"8 kB\" }",
     "{ kind = \"per-flow\", limit = \"8 kB\", flow_limit = \"4 kB\" }",
@@ -73,17 +73,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// A discipline at work, and what should be in it.
+/// A discipline, and the packets that it should contain.
 struct Run {
     qdisc: Box<dyn Qdisc>,
     pool: PacketPool,
     tally: Tally,
     now: Time,
-    /// The numbers and lengths of the packets of each member that came in and did not come out.
+    /// By member: numbers and lengths of the packets that entered and have not left.
     inside: Vec<VecDeque<(u32, u32)>>,
     offered: u64,
     left: u64,
-    /// Most packets and bytes that may wait.
+    /// Limit on waiting packets and bytes.
     limit: Backlog,
 }
 
@@ -135,7 +135,7 @@ impl Run {
         self.check();
     }
 
-    /// The packets of `from` whose numbers are even go to `to`, which has none.
+    /// Hands over packets of `from` with even numbers to `to`, if `to` has none.
     fn hand_over(&mut self, from: u32, to: u32) {
         let [from, to] = [from, to].map(Member);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
@@ -151,7 +151,7 @@ impl Run {
         self.inside[to.index()] = go;
     }
 
-    /// A packet leaves: after those of its member that came before it left or were dropped.
+    /// Counts a departure. Earlier packets of the same member have left or were dropped.
     fn leaves(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
         let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
@@ -177,8 +177,8 @@ impl Run {
     }
 }
 
-/// A packet that carries its number, in what no discipline reads or changes. The shortest ones are ACKs, and three
-/// senders have the members.
+/// A packet whose number is its VLAN, which no discipline reads or changes. The shortest packets
+/// are ACKs. The members share three source hosts.
 fn packet(member: u32, len: u32, number: u32) -> Packet {
     let vlan = u16::try_from(number).unwrap();
     let key = FlowKey {
@@ -193,8 +193,8 @@ fn packet(member: u32, len: u32, number: u32) -> Packet {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: forgetting the bytes of what is dropped; pushing a packet that was marked twice; a
-    /// `head` that is not what `dequeue_flow` gives.
+    /// Kills: the bytes of dropped packets forgotten; a marked packet pushed twice; a `head` that
+    /// differs from the packet of `dequeue_flow`.
     #[test]
     fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
         let mut run = Run::new(HASTY[which]);
@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(run.pool.in_use(), 0);
     }
 
-    /// The same seed gives the same drops; a discipline keeps to its limit whatever comes.
+    /// Equal seeds give equal drops, and a discipline never exceeds its limit.
     #[test]
     fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
         let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];

@@ -1,4 +1,4 @@
-//! Reports that are made part by part, while policies and classes change between the parts.
+//! Reports that are assembled in parts, while policies and classes change in between.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -16,11 +16,11 @@ use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
 
-/// More than a part of a survey.
+/// More policies than one part of a survey holds.
 const HOSTS: u8 = 200;
 
-/// A policy for each host. With each turn, the order is reversed, and every second policy gets another name and
-/// another burst.
+/// A policy for each host. Each turn reverses the order and gives every second policy another name
+/// and burst.
 fn policies(turn: u32) -> PolicySet {
     let mut hosts: Vec<u8> = (1..=HOSTS).collect();
     if turn % 2 == 1 {
@@ -36,7 +36,7 @@ fn policies(turn: u32) -> PolicySet {
     PolicySet::new(hosts.into_iter().map(of).collect()).unwrap()
 }
 
-/// A gateway of which each policy has seen packets, some of which wait and some of which were dropped.
+/// A gateway whose policies all have seen packets: some wait, some were dropped.
 fn run() -> Run {
     let mut run = Run::new(&GatewayConfig { flows: 256, packets: 1_024, ..config() }, Vec::new());
     run.gateway.install(run.now, policies(0));
@@ -69,10 +69,10 @@ fn check(run: &Run, report: &Report) {
     assert_eq!(report.generation, now.generation);
 }
 
-/// Kills: a survey that goes on after a swap has begun; a swap that goes on while parts are added.
+/// Kills: a survey continued after a swap has begun; a swap that proceeds while parts are added.
 #[test]
 fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
-    // The swap begins after so many parts, and does so many slices between two parts.
+    // The swap begins after `parts` parts, and completes `slices` slices between two parts.
     for (parts, slices) in [(0, 1), (1, 1), (1, 3), (1, 100)] {
         let mut run = run();
         let mut survey = Survey::of_all();
@@ -89,7 +89,7 @@ fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
     }
 }
 
-/// Kills: a call that adds all parts after some attempts; attempts that are not counted.
+/// Kills: a call that adds all parts after some attempts; attempts not counted.
 #[test]
 fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     let mut run = run();
@@ -104,7 +104,7 @@ fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     check(&run, &survey.report().0.unwrap());
 }
 
-/// Kills: a survey that goes on after a class came back under another number.
+/// Kills: a survey continued after a class returned with another number.
 #[test]
 fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     let class = |n: u32| Class::new(&format!("c{n}"), queue("drop-tail"));
@@ -114,7 +114,7 @@ fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     run.gateway.install(Time::ZERO, PolicySet::default().with_classes(set));
     let mut survey = Survey::of_classes();
     assert!(run.gateway.survey(&mut survey));
-    // The number that is free last is used first.
+    // The number that became free last is used first.
     run.gateway.remove_class("c5").unwrap();
     run.gateway.remove_class("c190").unwrap();
     run.gateway.add_class(run.now, &class(5)).unwrap();
@@ -125,13 +125,13 @@ fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), 200);
 }
 
-/// Kills: a flow reported again under the index of another.
+/// Kills: a flow listed twice, with another flow's index.
 #[test]
 fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
     (1..=HOSTS).for_each(|host| run.offer(host, 0, 1_514));
     let mut survey = FlowSurvey::of_most(256);
-    // The flows are found, and a part of them is reported.
+    // The flows are collected, and some of them are reported.
     for _ in 0..2 {
         assert!(run.gateway.survey_flows(run.now, &mut survey));
         survey.sort();

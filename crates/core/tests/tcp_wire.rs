@@ -1,4 +1,4 @@
-//! Two end points over a wire that loses, reorders, duplicates and marks.
+//! Two end points over a link that loses, reorders, duplicates and marks.
 
 mod tcp;
 
@@ -57,7 +57,7 @@ proptest! {
         bytes in [0..200_000u64, 0..100_000u64],
         seed: u64,
     ) {
-        // Long enough that nobody is gone while the other still asks.
+        // Long enough for the other end to repeat its FIN.
         let configs = profiles.map(|n| {
             let mut config = Config::new(PROFILES[n]);
             config.details.time_wait = Duration::from_secs(600);
@@ -72,7 +72,7 @@ proptest! {
         for end in 0..2 {
             let events = &net.ends[end].events;
             if events.contains(&Event::TimedOut) {
-                // Only a SYN is given up on such a wire.
+                // On such a link, only a handshake may fail.
                 prop_assert!(!events.contains(&Event::Established), "{events:?} {:?}", net.statistics(end));
                 return Ok(());
             }

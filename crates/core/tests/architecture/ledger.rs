@@ -1,17 +1,18 @@
-//! Each id of a requirement or expectation (`R001-9`, `A000-16`) has its paragraph in `docs/ledger.md`.
+//! Each cited id of a requirement or expectation (`R001-9`, `A000-16`) has a paragraph in
+//! `docs/ledger.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose files cite ids.
+/// Folders that are searched for ids.
 const CITING: &[&str] =
     &["crates", "tests", "fuzz", "experiments", "python", "validate", "docs", "bpf"];
 
-/// Kinds of files that are read there.
+/// File types that are searched.
 const KINDS: &[&str] = &["rs", "py", "md", "toml", "c", "h"];
 
-/// Folders of tools, which hold copies.
+/// Folders of tools, which contain copies.
 const NOT_OURS: &[&str] = &["target", ".venv", "node_modules", "__pycache__"];
 
 /// Ids that `text` cites: `R` or `A`, three digits of the paper, a dash and a number.
@@ -80,8 +81,8 @@ fn every_id_has_a_paragraph_in_the_ledger() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Kills: an id that is not found before a full stop, in a range or in brackets; a number of which only the first
-/// digit counts.
+/// Kills: an id that is missed before a full stop, in a range or in brackets; a number of which
+/// only the first digit counts.
 #[test]
 fn an_id_without_a_paragraph_is_refused() {
     let ledger = "# The ledger\n\n### R001-9\n\nThree rules.\n";

@@ -10,19 +10,19 @@ use tidegate_core::{Bytes, Machine, PacketId, Rate, Time};
 use super::port_reuse::CONTROLS;
 use super::{Run, policy};
 
-/// As policy files name them.
+/// Values as written in policy files.
 const ALLOCATIONS: [&str; 6] =
     ["partitioned", "sequential", "fcfs", "lru", "logical-partitions", "drr"];
 
-/// From fewer buffers than the handshake and a stretch ACK need, to the default of a small gateway.
+/// From too few buffers for handshake and stretch ACK, up to the default of a small gateway.
 const POOLS: [u32; 5] = [8, 16, 64, 1_024, 4_096];
 
-/// A sender behind a shaper of half of the link's rate, and the buffers that others occupy.
+/// A sender behind a shaper with half of the link's rate, and the buffers in use elsewhere.
 struct Scarce {
     run: Run,
     pool: u32,
     others: Vec<PacketId>,
-    /// Segments sent and acknowledged.
+    /// Numbers of segments sent and acknowledged.
     sent: u32,
     acked: u32,
 }
@@ -46,7 +46,7 @@ impl Scarce {
         self.pool - self.run.gateway.pool().in_use()
     }
 
-    /// Others occupy buffers until only `free` are free.
+    /// Occupies buffers until only `free` are left.
     fn leave_free(&mut self, free: u32) {
         let pool = self.run.gateway.pool();
         self.others.drain(..).for_each(|id| pool.release(id));
@@ -63,7 +63,7 @@ impl Scarce {
         }
     }
 
-    /// An ACK of up to so many more segments comes back.
+    /// The receiver acknowledges up to `segments` more segments.
     fn ack(&mut self, segments: u32) {
         if self.free() > 0 {
             self.acked = (self.acked + segments).min(self.sent);
@@ -72,7 +72,7 @@ impl Scarce {
         }
     }
 
-    /// Lets everything depart. Returns the number of ACKs that are held for ever.
+    /// Runs until all packets have left. Returns the number of ACKs that are held for ever.
     fn end(mut self) -> u32 {
         self.leave_free(self.pool);
         for _ in 0..100 {
@@ -85,7 +85,7 @@ impl Scarce {
     }
 }
 
-/// A new flow has nothing held, and its first ACK covers many segments while few buffers are free.
+/// A new flow holds no ACK. Its first ACK covers many segments while few buffers are free.
 ///
 /// Kills: no timer and no turn for the remainder of an ACK whose first step departs as buffers are scarce.
 #[test]
@@ -103,7 +103,7 @@ fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
     }
 }
 
-/// What happens to the flow.
+/// An event of the flow.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Data(u32),
@@ -121,7 +121,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Lets what is ready depart until `end`.
+/// Runs until `end`.
 fn passes(run: &mut Run, end: Time) {
     while run.now < end {
         run.out(Gateway::WAN);
@@ -134,7 +134,7 @@ fn passes(run: &mut Run, end: Time) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Kills: the same mutant, whatever else happened to the flow.
+    /// Kills: the same mutant, after any history of the flow.
     #[test]
     fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
         allocation in prop::sample::select(&ALLOCATIONS),

@@ -13,14 +13,15 @@ const VOICE: u8 = 2;
 /// A full frame, and a frame of G.729 with RTP, UDP and IPv4.
 const FULL: u32 = 1_514;
 const SMALL: u32 = 74;
-/// Its clock is not that of the upload, so that all offsets occur.
+/// Not a multiple of the upload's interval, so all offsets occur.
 const EVERY: Duration = Duration::from_micros(20_013);
 
-/// The way of the voice beyond the line.
+/// Delay of the voice beyond the line.
 const PATH: Duration = Duration::from_millis(20);
 
-/// An upload that always has frames at the gateway, and voice. Returns the longest time that a voice packet takes to
-/// the other end of a line of rate `line`, and the bytes of both that departed beyond those that the rate carries.
+/// Plays voice beside an upload that always has frames waiting. Returns the longest delay of a
+/// voice packet to the other end of a line of rate `line`, and the bytes sent beyond those that
+/// `rate` carries.
 fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
     let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
     let mut run = Run::new(&config, Vec::new());
@@ -56,10 +57,10 @@ fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
 
 const SECONDS: u64 = 60;
 
-/// The burst of the begin has left the queue of the line.
+/// By this time, the initial burst has left the queue of the line.
 const WARM: Time = Time::from_secs(20);
 
-/// Kills: a packet that is chosen before the line is free.
+/// Kills: a packet chosen before the line is free.
 #[test]
 fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
@@ -71,18 +72,19 @@ fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     }
 }
 
-/// Kills: a rate that is not kept to the byte; a debt that is forgotten; two frames beside the burst.
+/// Kills: a rate that is not exact to the byte; a debt that is forgotten; two frames beyond the
+/// burst.
 #[test]
 fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
     for (kbps, burst) in [(128, 3_076), (500, 3_076), (20_000, 5_000)] {
         let rate = Rate::from_kbps(kbps);
         let (_, beyond) = play("per-flow", rate, rate);
-        // A packet begins when the balance is zero: `burst - frame` bytes were there at the begin.
+        // A packet starts at a balance of zero; the bucket had `burst - frame` bytes at the start.
         assert!((burst - 1_538..=burst).contains(&beyond), "{kbps} kbit/s: {beyond} bytes");
     }
 }
 
-/// Kills: the rate of the other direction; a limit that a change of the rate does not reach.
+/// Kills: the rate of the other direction; a limit that a change of the rate does not update.
 #[test]
 fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
     let mbps = |up, down| GatewayConfig {
