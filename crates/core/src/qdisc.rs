@@ -1,7 +1,7 @@
-//! Queue disciplines: where packets wait, and which are dropped for lack of room.
+//! Queue disciplines: queues, and their rules for drops and marks.
 //!
-//! To add one: write `qdisc/<name>.rs` with a `Config` and its `build`, then add its `mod` line and
-//! its line in `registry!` below. Policies, the simulator and the live gateway know it from then on
+//! To add a discipline: write `qdisc/<name>.rs` with a `Config` and its `build`. Then add its `mod`
+//! line, and its line in `registry!` below. Policies, the simulator and the live gateway select it
 //! by its name.
 
 mod codel;
@@ -37,7 +37,7 @@ use crate::random::Random;
 use crate::registry::{checked, registry};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
-/// Reads how much may wait.
+/// Deserializes a limit in bytes. Refuses zero.
 fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
     let room = Bytes::deserialize(from)?;
     if room == Bytes::ZERO {
@@ -51,19 +51,19 @@ fn some_room<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Err
     room(from).map(Some)
 }
 
-/// A place where packets wait.
+/// A queue of packets.
 ///
-/// It keeps the packets of every flow in order, and tells flows apart by
-/// [`Packet::member`](crate::Packet::member). What leaves next is its own choice in
-/// [`dequeue`](Self::dequeue), the caller's in [`dequeue_flow`](Self::dequeue_flow).
+/// It keeps the packets of every flow in order. [`Packet::member`](crate::Packet::member)
+/// distinguishes flows. The discipline selects the next packet in [`dequeue`](Self::dequeue), the
+/// caller its flow in [`dequeue_flow`](Self::dequeue_flow).
 pub trait Qdisc: Send {
-    /// Takes `packet` in, or drops it, or another in its place, through `cx`.
+    /// Enqueues `packet`. May drop it, or other packets in its place, through `cx`.
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId);
 
     /// The next packet in the discipline's own order.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
-    /// The oldest packet of `member`: the one whose length [`head`](Self::head) says.
+    /// The oldest packet of `member`, with the length that [`head`](Self::head) returned.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
     /// Removes the newest packet, for a caller that drops it. `None` if the discipline keeps no such order.
@@ -72,26 +72,26 @@ pub trait Qdisc: Send {
         None
     }
 
-    /// Packets change hands from now on, in their order. They wait where they waited; says whether there
-    /// were any.
+    /// Hands packets over to another member, in their order. They keep their places in the queue.
+    /// Returns `true` if there were any.
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
 
     /// Charged bytes of the oldest packet of `member`.
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes>;
 
-    /// What waits here.
+    /// Packets and bytes in the queue.
     fn backlog(&self) -> Backlog;
 
-    /// Bytes of `member` that wait here, as frames.
+    /// Frame bytes of `member` in the queue.
     fn bytes_of(&self, member: Member) -> Bytes;
 
-    /// Up to which length a packet that finds nothing waiting, and would leave at once, passes as if
-    /// there were no queue; `None` if there is no such packet.
+    /// Longest packet that passes an empty queue unchanged, if it departs at once. `None` if no
+    /// packet does.
     fn passes(&self) -> Option<Bytes> {
         None
     }
 
-    /// Whether all packets wait in one line, so that whose they are makes no difference to
+    /// Returns `true` if all packets form one queue. Their members then make no difference to
     /// [`enqueue`](Self::enqueue) and [`dequeue`](Self::dequeue).
     fn is_one_line(&self) -> bool {
         false
@@ -122,18 +122,18 @@ pub trait Qdisc: Send {
         None
     }
 
-    /// The sender whose queue this is may have so much in flight.
+    /// Sets the window of the sender that fills this queue.
     fn set_window(&mut self, window: Bytes) {
         let _ = window;
     }
 
-    /// What waits here leaves at `rate` from now on.
+    /// Sets the rate at which packets depart from now on.
     fn set_rate(&mut self, rate: Rate) {
         let _ = rate;
     }
 }
 
-/// What waits in a queue.
+/// Content of a queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Backlog {
     /// Number of packets.
@@ -176,7 +176,7 @@ registry! {
 }
 
 impl QdiscSpec {
-    /// One line in order of arrival, for at most `limit` bytes.
+    /// A queue in order of arrival, for at most `limit` bytes.
     pub(crate) const fn one_line(limit: Bytes) -> Self {
         Self::DropTail(drop_tail::Config { limit })
     }

@@ -1,4 +1,4 @@
-//! CoDel: one line, in which packets may wait long for a moment, but not for longer.
+//! CoDel: one queue. Packets may wait for longer than a target, but only for a short time.
 //!
 //! Source: RFC 8289; see `law` for the law and its differences.
 
@@ -12,7 +12,7 @@ use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
-/// How long packets may wait, and how much.
+/// Limits of the waiting time and of the backlog.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
@@ -26,7 +26,7 @@ pub struct Config {
     /// target.
     #[serde(with = "units::duration")]
     pub interval: Duration,
-    /// Size of a full packet: as much may wait for however long.
+    /// Size of a full packet. A backlog of at most one is never hit.
     pub packet: Bytes,
     /// ECN-capable packets are marked in place of being dropped.
     pub ecn: bool,
@@ -60,7 +60,7 @@ impl Config {
     }
 }
 
-/// What is wrong with a target and an interval together.
+/// Checks a target and an interval together.
 pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static str> {
     if target >= interval {
         return Err("`target` must be less than `interval`");
@@ -113,7 +113,7 @@ impl Qdisc for Codel {
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        // Nothing of it waits: that says nothing about the others.
+        // A flow without packets says nothing about the others.
         self.line.peek_flow(cx.pool, member)?;
         let mut line = Waiting { line: &mut self.line, of: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
@@ -151,8 +151,8 @@ mod tests {
     use crate::Time;
     use crate::packet::Ecn;
 
-    /// When packets are hit, in milliseconds, while 200 packets wait in front of the one that comes
-    /// each millisecond, and one leaves each millisecond.
+    /// Times of the hits in milliseconds. 200 packets wait in front of the packet that arrives in
+    /// each millisecond, and one departs in each.
     fn hits(ecn: Ecn, until: u64) -> Vec<u64> {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         bench.kind.ecn = ecn;
@@ -173,12 +173,12 @@ mod tests {
         hits
     }
 
-    /// RFC 8289, section 5: packets wait longer than 5 ms from the fifth millisecond on; an interval
-    /// later the first is hit, the next after an interval, then after an interval over the root of 2,
-    /// of 3, and so on, each at the first packet that leaves from then on.
+    /// RFC 8289, section 5: packets wait for more than 5 ms from the fifth millisecond on. The
+    /// first is hit an interval later, the second after an interval. Then follow the interval over
+    /// the root of 2, of 3, and so on, each at the first departure from then on.
     ///
-    /// Kills: counting from the time of a drop, not from when it was due; one interval less or more;
-    /// taking a flow that has nothing for an empty line.
+    /// Kills: counting from the time of a drop, not from its due time; one interval less or more; a
+    /// flow without packets considered an empty queue.
     #[test]
     fn hits_follow_the_control_law() {
         let mut due = vec![105.0f64, 205.0];
@@ -193,11 +193,12 @@ mod tests {
         }
     }
 
-    /// Drops, and the longest queue, of ns-3.37 (`CoDelQueueDisc`) in each second, when 1,000-byte packets
-    /// come every 0.72 ms to a link of 10 Mbit/s: from the fifth second on it ends and begins again.
-    /// ns-3 has Linux's approximate roots, which come some packets sooner at first.
+    /// Drops and the longest queue of ns-3.37 (`CoDelQueueDisc`) in each second. Packets of 1,000
+    /// bytes arrive every 0.72 ms at a link of 10 Mbit/s. From the fifth second on, dropping ends
+    /// and begins again. ns-3 has Linux's approximate roots, which come some packets sooner at
+    /// first.
     ///
-    /// Kills: the whole count when dropping begins again; a law that begins anew each time.
+    /// Kills: the whole count when dropping begins again; a law that starts again each time.
     #[test]
     fn drops_are_as_many_as_in_ns_3() {
         let ns_3 = [
@@ -230,7 +231,7 @@ mod tests {
             }
             let dropped = bench.tally.drops.total() - before;
             total += dropped;
-            // Alike at first; later the roots make them begin again at other times.
+            // The runs agree at first. Later the roots begin at other times.
             let off = if second <= 4 { 50 } else { 7 };
             assert!(
                 dropped.abs_diff(drops) <= 2 + drops / off,
@@ -242,7 +243,8 @@ mod tests {
         assert!(total.abs_diff(of_ns_3) <= of_ns_3 / 50, "{total}, not {of_ns_3}");
     }
 
-    /// RFC 8289, section 5.4: while no more than a full packet waits, none is hit however old.
+    /// RFC 8289, section 5.4: with at most a full packet in the queue, no packet is hit, however
+    /// old.
     ///
     /// Kills: counting the packet that leaves as still waiting.
     #[test]
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!((bench.tally.drops.total(), bench.waiting()), (0, 1));
     }
 
-    /// Kills: not forgetting that packets once waited too long.
+    /// Kills: remembering packets that once waited too long.
     #[test]
     fn a_burst_now_and_then_is_not_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 0);
     }
 
-    /// Kills: staying in the state of dropping, in which all that is overdue is dropped at once.
+    /// Kills: staying in the dropping state, in which all overdue packets are dropped at once.
     #[test]
     fn congestion_after_a_calm_begins_with_one_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -285,7 +287,7 @@ mod tests {
             bench.tally.drops.total() - before
         };
         assert_eq!(congest(&mut bench, 0), 1);
-        // The rest leaves in time: it is calm again.
+        // The remaining packets depart in time: the queue is calm again.
         for millis in 1_000..1_040 {
             bench.now = Time::from_millis(millis);
             bench.dequeue();
@@ -295,9 +297,9 @@ mod tests {
         assert_eq!(congest(&mut bench, 10_000), 1);
     }
 
-    /// RFC 8289, section 5.5: what is overdue is dropped at once; Linux marks one packet at a time.
+    /// RFC 8289, section 5.5: overdue drops happen at once. Linux marks one packet at a time.
     ///
-    /// Kills: marking one packet for all that is overdue.
+    /// Kills: one mark for all overdue hits.
     #[test]
     fn after_a_standstill_many_are_dropped_or_one_is_marked() {
         for (ecn, at_least, at_most) in [(Ecn::NotEct, 20, 200), (Ecn::Ect0, 1, 1)] {
@@ -323,7 +325,7 @@ mod tests {
         assert!(error("interval = \"5 ms\"").contains("`target` must be less than `interval`"));
     }
 
-    /// An allocation has paid for the packet at the head of a flow; that one leaves.
+    /// An allocation has paid for the packet at the head of a flow. This packet departs.
     ///
     /// Kills: dropping the promised packet; taking the victim from another flow.
     #[test]

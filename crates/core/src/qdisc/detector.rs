@@ -1,18 +1,20 @@
-//! Random early detection: how likely a packet that comes is to be the one that tells its sender.
+//! The detector of RED: the average length of a queue, and the probability that an arriving packet
+//! is hit.
 //!
-//! Source: doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`:
-//! what the average is at each arrival, its decay while the queue is empty, `gentle`, and the two
-//! ways to space signals.
-//! Differs: the decay over `m` packet times is a power by repeated squaring, not `m` products, so it
-//! takes the same time after any silence. The link counts as idle from the time the last packet is
-//! through at the known rate; unless a rate is known, an idle queue's average does not decay.
+//! Source: doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`: the average at each
+//! arrival, its decay while the queue is empty, `gentle`, and the two ways to space signals.
+//! Differs:
+//! - The decay over `m` packet times is a power by repeated squaring, not `m` products. It takes
+//!   the same time after any silence.
+//! - The link is idle from the end of the last transmission at the known rate. Without a known
+//!   rate, the average of an idle queue does not decay.
 
 use super::Backlog;
 use super::length::Ruler;
 use crate::units::real;
 use crate::{Bytes, Packet, Rate, Time};
 
-/// What decides how likely a signal is.
+/// Parameters of the probability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     /// Average, in packets, below which there is no signal.
@@ -34,30 +36,30 @@ pub(super) struct Spread {
     pub(super) by_size: bool,
 }
 
-/// The average length of a queue, and what follows from it.
+/// The average length of a queue, and its signals.
 #[derive(Debug)]
 pub(super) struct Detector {
     ruler: Ruler,
     curve: Curve,
     spread: Spread,
-    /// What the newest length weighs in the average.
+    /// Weight of the newest length in the average.
     weight: f64,
     average: f64,
-    /// Packets, and their bytes, that came since the last signal.
+    /// Packets that arrived since the last signal, and their bytes.
     since_signal: (u64, Bytes),
-    /// Whether the last packet came to an average of at least `min`.
+    /// `true` if the last packet came to an average of at least `min`.
     detecting: bool,
-    /// When the last packet was through, if none waits.
+    /// End of the transmission of the last packet, while the queue is empty.
     idle_since: Option<Time>,
     rate: Option<Rate>,
 }
 
-/// How likely a packet is to be hit.
+/// Probabilities that a packet is hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Odds {
-    /// What follows from the average alone: how congested the link is.
+    /// Probability by the average alone: the congestion of the link.
     pub(super) base: f64,
-    /// With signals spread evenly: for this packet.
+    /// Probability for this packet, with signals spread evenly.
     pub(super) spread: f64,
 }
 
@@ -82,7 +84,8 @@ impl Detector {
         }
     }
 
-    /// How likely `packet`, which finds `waiting`, is to be hit; `None` for not at all.
+    /// The probabilities for `packet`, which arrives at a queue of `waiting`. `None` if it is not
+    /// hit.
     pub(super) fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog) -> Option<Odds> {
         let missed = self.idle_since.take().map_or(0, |since| {
             self.rate.map_or(0, |rate| self.ruler.packets_in(now.since(since), rate))
@@ -105,12 +108,12 @@ impl Detector {
         Some(Odds { base, spread: self.spread_out(base, packet) })
     }
 
-    /// A packet was hit: from here on they are counted anew.
+    /// A packet was hit: counting starts again.
     pub(super) const fn signalled(&mut self) {
         self.since_signal = (0, Bytes::ZERO);
     }
 
-    /// `packet` leaves, and `waiting` stays.
+    /// `packet` departs from the queue. `waiting` remains.
     pub(super) fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
         if waiting.packets == 0 {
             let rate = self.rate.filter(|rate| rate.bps() > 0);
@@ -200,8 +203,8 @@ mod tests {
         Backlog { packets, bytes: Bytes(u64::from(packets) * 500) }
     }
 
-    /// The trace of ns-2.35: 500-byte packets every 1.3 ms into a link of 1 Mbit/s, 41 from 0.10004 s
-    /// and 8 from 0.40104 s, with `q_weight_` 0.05 and thresholds out of reach.
+    /// The trace of ns-2.35: 500-byte packets every 1.3 ms at a link of 1 Mbit/s, 41 from 0.10004 s
+    /// on and 8 from 0.40104 s on. `q_weight_` is 0.05, and the thresholds are out of reach.
     ///
     /// Kills: one product too few for a silence; an idle time that begins when the last packet leaves
     /// the queue; a length with the arriving packet in it.
@@ -247,7 +250,8 @@ mod tests {
         }
     }
 
-    /// Averages and probabilities of a trace of ns-2.35, `gentle_` on, from below `max` to twice it.
+    /// Averages and probabilities of a trace of ns-2.35 with `gentle_`, from below `max` to twice
+    /// `max`.
     #[test]
     fn the_probability_is_that_of_ns_2() {
         let traced = [
@@ -270,7 +274,7 @@ mod tests {
     /// doi 10.1109/90.251892, section 7: `p / (1 - count p)` makes the distance uniform up to `1/p`;
     /// ns-2's `wait_` makes it uniform from `1/p` to `2/p`.
     ///
-    /// Kills: exchanging the two; a count that does not begin anew.
+    /// Kills: the two exchanged; a count that does not start again.
     #[test]
     fn distances_between_signals_are_uniform() {
         for (wait, distances) in [(false, 1..=9u32), (true, 10..=19)] {
@@ -287,7 +291,7 @@ mod tests {
             let mean = total / f64::from(u32::try_from(kinds).unwrap());
             for (distance, n) in (0..).zip(seen) {
                 let expected = if distances.contains(&distance) { mean } else { 0.0 };
-                // Four deviations of a count that is nearly Poisson.
+                // Four deviations of an almost Poisson count.
                 assert!(
                     (f64::from(n) - expected).abs() <= 4.0 * expected.sqrt(),
                     "{distance}: {n}"
@@ -296,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Kills: scaling a packet that is certain to be hit; counting packets where bytes are meant.
+    /// Kills: scaling the probability of a certain hit; counting packets in place of bytes.
     #[test]
     fn by_size_a_short_packet_is_hit_in_proportion() {
         let by_size = Spread { wait: false, by_size: true };
@@ -305,11 +309,11 @@ mod tests {
         let odds = |detector: &mut Detector, len| {
             detector.arrival(Time::ZERO, &packet(len), waiting(15)).unwrap()
         };
-        // 1,000 bytes since the last signal are two packets, 1,100 too.
+        // 1,000 bytes since the last signal are two packets, and so are 1,100.
         let long = odds(&mut detector, 500).spread;
         let short = odds(&mut detector, 100).spread;
         assert!((long - 0.1 / 0.8).abs() < 1e-12 && (short - long / 5.0).abs() < 1e-12);
-        // Nine packets' worth: for certain, however short.
+        // Nine packets in bytes: a certain hit, however short the packet.
         let packets: Vec<_> = (0..7).map(|_| odds(&mut detector, 500).spread).collect();
         assert!(packets[5] < 0.6 && packets[6] == 1.0, "{packets:?}");
         assert_eq!(odds(&mut detector, 40).spread, 1.0);
@@ -324,7 +328,7 @@ mod tests {
         assert_eq!((odds(4), odds(10)), (None, None));
     }
 
-    /// ns-2.35, `queue/red.cc`: a length of at most 1, of packets or bytes, is no reason.
+    /// ns-2.35, `queue/red.cc`: at a length of at most 1, in packets or bytes, no packet is hit.
     ///
     /// Kills: looking at the average only.
     #[test]

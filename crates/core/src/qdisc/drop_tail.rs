@@ -1,4 +1,4 @@
-//! Drop-Tail: one line, first in, first out; full means drop.
+//! Drop-Tail: one queue in order of arrival. A packet that does not fit is dropped.
 //!
 //! Source: RFC 7567, section 1 ("tail drop"); in bytes, so that small packets do not take the room
 //! of large ones.
@@ -10,7 +10,7 @@ use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
-/// How much may wait.
+/// Limit of the queue.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -33,7 +33,7 @@ impl Config {
 
 pub(super) struct DropTail {
     limit: Bytes,
-    /// Once anything has waited: most of the queues of a large network stay empty.
+    /// `None` before the first packet. Most queues of a large network stay empty.
     line: Option<Box<FlowFifo>>,
 }
 

@@ -1,11 +1,12 @@
-//! ERED: RED that drops packets which are in their profile more rarely than others.
+//! ERED: RED that drops packets in profile less often than others.
 //!
-//! Source: `aggregates`, sections 3.2 and 4.1: one line, and above the lower threshold a marked packet
-//! (in profile, by its DS codepoint) is dropped with probability `p/k`, an unmarked one with `p`;
-//! `k` = 1.5.
-//! Differs: the paper does not print RED's parameters; here they are those of `red`. `p` is the
-//! probability that this packet is hit, with hits spread evenly, so that at every arrival one is
-//! exactly `k` times as likely as the other.
+//! Above the lower threshold, a packet in profile (by its DS codepoint) is dropped with probability
+//! `p / k`, another one with `p`.
+//!
+//! Source: `aggregates`, sections 3.2 and 4.1, with `k` = 1.5.
+//! Differs: the paper does not print RED's parameters. Here they are those of `red`. `p` is the
+//! probability for this packet, with hits spread evenly. So at every arrival the ratio of both
+//! probabilities is exactly `k`.
 
 use serde::Deserialize;
 
@@ -18,15 +19,15 @@ use crate::packet::Codepoint;
 use crate::random::Random;
 use crate::{Factor, Packet, Rate, Time};
 
-/// When senders are told, and whom it spares.
+/// Parameters of RED, and the packets in profile.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
-    /// How many times less likely a packet in profile is to be hit; at least 1.
+    /// Ratio of the probabilities out of profile and in profile. At least 1.
     pub k: Factor,
     /// The DS codepoints of packets in profile.
     pub in_profile: Vec<Codepoint>,
-    /// The RED before the line.
+    /// Parameters of RED.
     pub red: red::Config,
 }
 
@@ -65,7 +66,7 @@ impl Config {
 pub(super) struct Ered {
     detector: Detector,
     marking: Marking,
-    /// A bit for every DS codepoint that says "in profile".
+    /// A bit for each DS codepoint of packets in profile.
     spared: u64,
     k: f64,
     random: Random,
@@ -104,8 +105,8 @@ mod tests {
     use super::*;
     use crate::Reason;
 
-    /// Hits of packets in and out of profile, of 100,000 each, in a queue that is kept half way
-    /// between the thresholds.
+    /// Hits of 100,000 packets each in and out of profile, in a queue half way between the
+    /// thresholds.
     fn hits(k: &str) -> [f64; 2] {
         let text = format!(
             "k = {k}\nin_profile = [\"AF11\", 46]\n[red]\nlimit = \"20 kB\"\nmin = \"4 kB\"\nmax = \"12 kB\"\npacket = \"1 kB\"\nweight = \"100 %\""
@@ -130,11 +131,12 @@ mod tests {
         hit.map(f64::from)
     }
 
-    /// Kills: dividing before hits are spread (the ratio becomes 1.8), or what is out of profile.
+    /// Kills: division before hits are spread (the ratio becomes 1.8); division for packets out of
+    /// profile.
     #[test]
     fn a_packet_in_profile_is_hit_k_times_less_often() {
         let [marked, unmarked] = hits("1.5");
-        // Some 7,000 and 10,000 hits: four deviations of their ratio are 6 %.
+        // About 7,000 and 10,000 hits: four deviations of their ratio are 6 %.
         assert!((unmarked / marked - 1.5).abs() < 0.09, "{unmarked} / {marked}");
         let [marked, unmarked] = hits("1");
         assert!((unmarked / marked - 1.0).abs() < 0.06, "{unmarked} / {marked}");

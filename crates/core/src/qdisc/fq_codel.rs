@@ -1,9 +1,10 @@
-//! FQ-CoDel: a line for each flow, served byte for byte in turn, new flows first, CoDel in each.
+//! FQ-CoDel: a queue for each flow in deficit round robin, new flows first, with CoDel in each
+//! queue.
 //!
 //! Source: RFC 8290; drops from a full queue as in Linux, `net/sched/sch_fq_codel.c`.
-//! Differs: a line belongs to a [`Packet::member`]. Before a link, the member is a hash of the flow's key
-//! into 1,024 lines, as in the RFC. In the gateway, it is the flow itself, so flows never collide. The
-//! longest line is found within a factor of two, in constant time.
+//! Differs: a queue belongs to a [`Packet::member`]. At a link, the member is a hash of the flow's
+//! key into 1,024 queues, as in the RFC. In the gateway, it is the flow itself, so flows never
+//! collide. The longest queue is found within a factor of two, in constant time.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
 
-/// How long packets may wait, how much, and what a flow may send in its turn.
+/// Limits, the target of CoDel, and the quantum of a flow.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
@@ -26,7 +27,7 @@ pub struct Config {
     pub limit: Bytes,
     /// Most packets that may wait.
     pub packets: u32,
-    /// Bytes a flow may send in one turn.
+    /// Bytes that a flow may send in a round.
     pub quantum: Bytes,
     /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
     #[serde(with = "units::duration")]
@@ -103,7 +104,7 @@ pub(super) struct FqCodel {
     standing: Standing,
     lines: Lines,
     turns: Turns,
-    /// Flows that are new, and the others.
+    /// The list of new flows, and the list of the other flows.
     new: First,
     old: First,
     /// By member.
@@ -122,7 +123,7 @@ pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&
     }
 }
 
-/// The packets that wait, by flow, and who has most.
+/// Packets by flow, and the flow with the longest queue.
 #[derive(Default)]
 struct Lines {
     all: FlowFifo,
@@ -163,7 +164,7 @@ impl FqCodel {
         }
     }
 
-    /// Takes note that packets of `member` have come, whose turns begin if it had none.
+    /// Packets of `member` arrived. A flow that was not in a list becomes a new flow.
     fn has_come(&mut self, member: Member) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
         make_room(&mut self.laws, member.index(), Law::default());
@@ -176,7 +177,7 @@ impl FqCodel {
         law.dequeue(&self.standing, cx, &mut line, leaves)
     }
 
-    /// The next packet of a new flow, if there is any.
+    /// The next packet of a new flow.
     fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         while let Some(member) = self.new.member() {
             if self.turns.credit(member) <= 0 {
@@ -186,7 +187,7 @@ impl FqCodel {
                 self.turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             } else if self.old.member().is_some() {
-                // Else a flow could come back as new at once, and starve the others.
+                // Otherwise the flow could become new again at once, and starve the others.
                 self.turns.relocate(&mut self.new, &mut self.old, member);
             } else {
                 self.turns.leave(&mut self.new, member);
@@ -195,7 +196,7 @@ impl FqCodel {
         None
     }
 
-    /// The next packet of any other flow.
+    /// The next packet of another flow.
     fn of_old(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let quantum = self.quantum;
         while let Some(member) = self.turns.next(&mut self.old, |_| quantum) {
@@ -281,7 +282,7 @@ mod tests {
         assert!(bytes(0).abs_diff(bytes(1)) <= 3_028, "{} and {}", bytes(0), bytes(1));
     }
 
-    /// RFC 8290, section 4.2: a queue that becomes active goes to the end of the new queues, which are
+    /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues. These are
     /// served before the old ones.
     ///
     /// Kills: one list for both.
@@ -295,8 +296,8 @@ mod tests {
         assert_eq!(bench.dequeue(), Some((2, 100)));
     }
 
-    /// RFC 8290, section 4.2, last paragraph: a queue that becomes empty while new goes to the old
-    /// ones first, so that packets that come just in time cannot starve those.
+    /// RFC 8290, section 4.2, last paragraph: a new queue that becomes empty moves to the old
+    /// queues. Packets that arrive just in time then cannot starve these.
     ///
     /// Kills: leaving the lists at once.
     #[test]
@@ -305,7 +306,7 @@ mod tests {
         (0..6).for_each(|_| bench.enqueue(0, 700));
         assert_eq!(bench.dequeue(), Some((0, 700)));
         bench.enqueue(1, 100);
-        // Both are new; the first still has credit for two, and then turns old.
+        // Both are new. The first has credit for two packets, and then becomes old.
         assert_eq!([bench.dequeue(), bench.dequeue()], [Some((0, 700)); 2]);
         assert_eq!(bench.dequeue(), Some((1, 100)));
         assert_eq!(bench.dequeue(), Some((0, 700)), "the other has nothing");
@@ -314,10 +315,10 @@ mod tests {
         assert_eq!(bench.drain(), [(1, 100), (0, 700)]);
     }
 
-    /// Linux, `net/sched/sch_fq_codel.c`: from the front of the longest line until half of it is left,
-    /// 64 packets at most.
+    /// Linux, `net/sched/sch_fq_codel.c`: half of the longest queue is dropped from its front, at
+    /// most 64 packets.
     ///
-    /// Kills: dropping from whoever comes; one packet at a time; no end to a batch.
+    /// Kills: dropping the arriving packet; one packet at a time; no end to a batch.
     #[test]
     fn when_all_is_full_the_longest_line_loses_half_of_it() {
         let config = Config { packets: 100, ..Config::default() };
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!((bench.tally.drops.of(Reason::QueueFull), bench.waiting()), (64, 337));
     }
 
-    /// Kills: not telling what left a line.
+    /// Kills: not updating the longest queue when a packet departs.
     #[test]
     fn the_longest_line_is_the_one_that_is_longest_now() {
         let mut bench =
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(left.iter().filter(|(member, _)| *member == 0).count(), 2);
     }
 
-    /// Each flow has its own law: the one that keeps a queue is hit, the other never.
+    /// Each flow has its own law. The flow with a standing queue is hit, the other never.
     #[test]
     fn only_a_flow_that_keeps_a_queue_is_hit() {
         let mut bench = bench();

@@ -1,4 +1,4 @@
-//! How long a queue is: in packets, or in bytes that count as packets of a typical size.
+//! Lengths of queues: in packets, or in bytes divided by a typical packet size.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::managed::Limit;
 use crate::units::real;
 use crate::{Bytes, Packet, Rate};
 
-/// What the length of a queue counts.
+/// Unit of the length of a queue.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Bytes, so that a short packet is less than a long one.
+    /// Bytes: a short packet counts less than a long one.
     #[default]
     Bytes,
-    /// Packets, however long.
+    /// Packets of any length.
     Packets,
 }
 
-/// Lengths of one queue, in packets of a typical size.
+/// Computes lengths of a queue in typical packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruler {
     measure: Measure,
@@ -28,17 +28,17 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// A ruler for packets that are typically this long.
+    /// Lengths in packets of the typical size `packet`.
     pub(super) fn new(measure: Measure, packet: Bytes) -> Self {
         Self { measure, packet: packet.max(Bytes(1)) }
     }
 
-    /// So many bytes.
+    /// `bytes` in typical packets.
     pub(super) fn packets(&self, bytes: Bytes) -> f64 {
         real(bytes.0) / real(self.packet.0)
     }
 
-    /// What waits.
+    /// Length of a queue with the backlog `waiting`.
     pub(super) fn length(&self, waiting: Backlog) -> f64 {
         match self.measure {
             Measure::Bytes => self.packets(waiting.bytes),
@@ -46,27 +46,27 @@ impl Ruler {
         }
     }
 
-    /// A packet, relative to a typical one.
+    /// Size of `packet` in typical packets.
     pub(super) fn size(&self, packet: &Packet) -> f64 {
         self.packets(packet.frame_len())
     }
 
-    /// The typical packets of `bytes`, rounded down.
+    /// `bytes` in typical packets, rounded down.
     pub(super) const fn whole_packets(&self, bytes: Bytes) -> u64 {
         bytes.0 / self.packet.0
     }
 
-    /// The typical packets that go in `span` at `rate`, rounded down.
+    /// Typical packets that depart within `span` at `rate`, rounded down.
     pub(super) fn packets_in(&self, span: Duration, rate: Rate) -> u64 {
         self.whole_packets(rate.bytes_in(span))
     }
 
-    /// The typical packets of a second at `rate`.
+    /// Typical packets per second at `rate`.
     pub(super) fn per_second(&self, rate: Rate) -> f64 {
         real(rate.bps()) / (8.0 * real(self.packet.0))
     }
 
-    /// Room for `bytes`, or for as many packets as that are.
+    /// The limit of a queue for `bytes`, in the unit of this ruler.
     pub(super) fn limit(&self, bytes: Bytes) -> Limit {
         match self.measure {
             Measure::Bytes => Limit { bytes, packets: u32::MAX },
@@ -77,7 +77,7 @@ impl Ruler {
         }
     }
 
-    /// Whether so little waits that a packet should not be dropped early: the link would run dry.
+    /// Returns `true` if the queue is too short for an early drop, after which the link would idle.
     ///
     /// Source: ns-2.35, `queue/red.cc` (a length above 1, whether of packets or bytes).
     pub(super) const fn is_short(&self, waiting: Backlog) -> bool {

@@ -1,4 +1,4 @@
-//! Which flow has most waiting, to within a factor of two.
+//! Finds the member with the longest queue, within a factor of two.
 
 use crate::Bytes;
 use crate::packet::{Member, make_room};
@@ -55,19 +55,19 @@ const LAST: u32 = 34;
 const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
 
 impl Longest {
-    /// `member` now has `backlog` waiting.
+    /// Sets the backlog of `member`.
     pub(super) fn set(&mut self, member: Member, backlog: Bytes) {
         self.places.set(&mut self.heads, member, backlog);
     }
 
-    /// A member with a longest backlog; `None` if nobody has any.
+    /// A member with a longest backlog. `None` if no member has any.
     pub(super) fn member(&self) -> Option<Member> {
         self.heads.member()
     }
 }
 
 impl Groups {
-    /// `member` of `group` now has `backlog` waiting. A member without backlog may change its group.
+    /// Sets the backlog of `member` of `group`. A member without backlog may change its group.
     pub(super) fn set(&mut self, group: &mut Group, member: Member, backlog: Bytes) {
         let at = match group.0 {
             Some(at) => at,
@@ -112,7 +112,8 @@ impl Heads {
 }
 
 impl Places {
-    /// `member` of the group `heads` now has `backlog` waiting. A member without backlog may change its group.
+    /// Sets the backlog of `member` of the group `heads`. A member without backlog may change its
+    /// group.
     fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
         make_room(&mut self.0, member.index(), OUTSIDE);

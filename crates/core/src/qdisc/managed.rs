@@ -1,35 +1,35 @@
-//! Active queue management that decides when a packet comes, before one line, first in, first out.
+//! A queue in order of arrival with active queue management that decides at each arrival.
 
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Handover, Member};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
-/// When senders are told that a queue grows too long.
+/// An active queue management: decides when senders are signalled that the queue grows too long.
 pub(super) trait Aqm: Send {
-    /// What becomes of `packet`, which comes and finds `waiting`.
+    /// The decision on `packet`, which arrives at a queue of `waiting`.
     ///
-    /// Without `room` for it, it is dropped whatever the answer.
+    /// Without `room`, the packet is dropped in any case.
     fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict;
 
-    /// `packet` leaves, and `waiting` stays.
+    /// `packet` departs from the queue. `waiting` remains.
     fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog);
 
-    /// What waits leaves at `rate` from now on.
+    /// Sets the rate at which packets depart from now on.
     fn set_rate(&mut self, _rate: Rate) {}
 }
 
-/// What becomes of a packet that comes.
+/// The decision on an arriving packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// It waits.
+    /// The packet is queued.
     Pass,
-    /// It is marked and waits, if it is ECN-capable; if not, it is dropped.
+    /// The packet is marked and queued if it is ECN-capable, and dropped otherwise.
     Mark,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
 }
 
-/// How much may wait.
+/// Limit of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     /// Most bytes, as frames.
@@ -38,7 +38,7 @@ pub(super) struct Limit {
     pub(super) packets: u32,
 }
 
-/// One line, and what watches it.
+/// A queue with its active queue management.
 pub(super) struct Managed<A> {
     pub(super) aqm: A,
     limit: Limit,
@@ -46,7 +46,7 @@ pub(super) struct Managed<A> {
 }
 
 impl<A: Aqm> Managed<A> {
-    /// An empty line.
+    /// An empty queue.
     pub(super) fn new(aqm: A, limit: Limit) -> Self {
         Self { aqm, limit, line: FlowFifo::default() }
     }

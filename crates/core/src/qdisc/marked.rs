@@ -1,8 +1,8 @@
 //! A queue with a marking.
 //!
-//! The marking predicts against the limit of the whole queue, or against the bytes that depart within 1 s if these
-//! are less. A flow of a queue `per-flow` has no limit of its own unless the file has one: it would be dropped
-//! before its marking expects it.
+//! The marking uses the limit of the whole queue, or the bytes that depart within 1 s if these are
+//! less. Flows of a queue `per-flow` have no limit of their own unless the file sets one. Such a
+//! limit would drop packets before the marking expects it.
 //!
 //! The gateway hands in every packet that arrives with [`Marked::sight`], and then enqueues it.
 
@@ -136,13 +136,13 @@ impl Marked {
         self.marker.acknowledge(&seen, ack);
     }
 
-    /// The marking, and what it did.
+    /// The marking with its counters.
     #[must_use]
     pub const fn marker(&self) -> &Marker {
         &self.marker
     }
 
-    /// Forgets `flow`: its number may be given to another flow.
+    /// Forgets `flow`, because its index may be assigned to another flow.
     pub fn forget(&mut self, flow: FlowId) {
         self.marker.forget(flow);
     }
@@ -152,7 +152,7 @@ impl Marked {
         self.place.tokens = tokens;
     }
 
-    /// Bounds of the rate at which packets depart, for a place whose rate is measured: a class.
+    /// Sets bounds of the measured departure rate, for the queue of a class.
     pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
         self.place.set_limit();

@@ -1,9 +1,10 @@
-//! Per-flow queueing: a line for each flow, served byte for byte in turn.
+//! Per-flow queueing: a queue for each flow, in deficit round robin.
 //!
 //! Source: deficit round robin as in RFC 8290, section 4.2, without its priority for new flows.
-//! Differs: a flow is limited by itself as well as all flows together, and when the whole is full
-//! the room is taken from the front of the longest line (to within a factor of two, so that finding
-//! it costs the same for any number of flows); RFC 8290 searches all of them.
+//! Differs:
+//! - Each flow has a limit of its own, and all flows together have one.
+//! - A full queue drops from the front of the longest flow queue. It is found within a factor of
+//!   two, in constant time. RFC 8290 searches all queues.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::packet::{First, FlowFifo, Handover, Member, Turns};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
 
-/// How much may wait.
+/// Limits of the queue.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -35,7 +36,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same queue, in which a flow without a limit of its own may take all of the room.
+    /// The same queue. A flow without a limit of its own may fill all of it.
     pub(super) fn without_flow_limit(&self) -> Self {
         Self { limit: self.limit, flow_limit: Some(self.flow_limit.unwrap_or(self.limit)) }
     }
@@ -65,14 +66,14 @@ const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
 /// still wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Inside, a flow is its line, which it has as long as it has packets.
+/// A queue of packets by flow. A flow has its turns while it has packets.
 pub(super) struct PerFlow {
     limit: Bytes,
     flow_limit: Bytes,
     /// The limit of a flow follows the rate.
     by_rate: bool,
     lines: FlowFifo,
-    /// Lines with packets waiting, in the order of their turns.
+    /// The turns of flows, and the list of flows with packets.
     turns: Turns,
     waiting: First,
     longest: Longest,
@@ -88,7 +89,7 @@ impl PerFlow {
         }
     }
 
-    /// Lets a line have its turns, if it has none yet.
+    /// Adds a flow to the rounds, unless it is in them.
     fn take_turns(&mut self, line: Member) {
         self.turns.join(&mut self.waiting, line, QUANTUM);
     }
@@ -179,7 +180,7 @@ impl Qdisc for PerFlow {
     }
 }
 
-/// Bytes a flow may send in one turn: a full-size Ethernet frame (RFC 8290, section 5.2.4).
+/// Quantum of a flow in bytes: a full-size Ethernet frame (RFC 8290, section 5.2.4).
 const QUANTUM: i64 = 1_514;
 
 #[cfg(test)]
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(waits(Some(Bytes(50_000)), fast, slow), 50);
     }
 
-    /// A frame that the kernel merged from many may exceed a second of the rate.
+    /// A frame that the kernel merged from several may exceed the bytes of a second.
     ///
     /// Kills: a limit that fits no packet of a flow.
     #[test]
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Kills: `longest` not told of what a line lost.
+    /// Kills: not updating `longest` when a packet departs.
     #[test]
     fn a_line_that_was_served_pays_no_longer() {
         let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };

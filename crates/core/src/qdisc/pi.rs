@@ -2,10 +2,11 @@
 //!
 //! Source: Hollot, Misra, Towsley and Gong, doi 10.1109/INFCOM.2001.916670, as in ns-2.35,
 //! `queue/pi.cc`; parameters in `marking`, section 5.1.
-//! Differs: there is no timer. Whatever comes or goes first makes up for the ticks that are due; the
-//! queue has not changed since the last event, so that is exactly what a timer would have done, for
-//! up to [`EXACT_TICKS`] ticks and for any number once the probability is 0, 1 or steady; the rest
-//! of a longer silence is one product in place of sums, which rounds differently.
+//! Differs: there is no timer. The next arrival or departure makes up for the ticks that are due.
+//! The queue has not changed since the last event, so the result is that of a timer, for up to
+//! [`EXACT_TICKS`] ticks. It also is for any number of ticks once the probability is 0, 1 or
+//! constant. Further ticks of a longer silence are one product in place of sums, with other
+//! rounding.
 
 use std::time::Duration;
 
@@ -19,55 +20,55 @@ use crate::random::Random;
 use crate::units::{self, real};
 use crate::{Bytes, Packet, Rate, Time};
 
-/// The length that is aimed at, and how fast it is approached.
+/// Target length, and the speed of the controller.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// The length to hold.
+    /// Target length.
     pub target: Bytes,
-    /// How often the probability is computed.
+    /// Interval of the ticks that compute the probability.
     #[serde(with = "units::duration")]
     pub every: Duration,
-    /// How strongly it reacts.
+    /// Strength of the reaction.
     pub gains: Gains,
     /// ECN-capable packets are marked in place of being dropped.
     pub ecn: bool,
-    /// Whether the queue is measured in bytes or in packets.
+    /// Unit of the queue length: bytes or packets.
     pub measure: Measure,
-    /// Size of a typical packet: what lengths and gains count.
+    /// Size of a typical packet, the unit of lengths and gains.
     pub packet: Bytes,
-    /// Longer packets are likelier to be hit.
+    /// Longer packets are more likely to be hit.
     pub by_size: bool,
 }
 
-/// How strongly the controller reacts to the length of the queue.
+/// Strength of the controller's reaction to the queue length.
 ///
-/// Written `{ a = 1.822e-5, b = 1.816e-5 }`, or `{ flows = 60, rtt = "246 ms" }` for the design.
+/// Written `{ a = 1.822e-5, b = 1.816e-5 }`, or `{ flows = 60, rtt = "246 ms" }` for a design.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Gains {
-    /// The coefficients themselves, per packet: `p += a (q - target) - b (q' - target)`, with the
-    /// length `q` now and `q'` one tick before.
+    /// The coefficients, per packet: `p += a (q - target) - b (q' - target)`, with the present
+    /// length `q` and the length `q'` of the previous tick.
     Given {
-        /// What the length now is multiplied by.
+        /// Coefficient of the present length.
         a: Gain,
-        /// What the length before is multiplied by; less than `a`.
+        /// Coefficient of the previous length; less than `a`.
         b: Gain,
     },
-    /// What follows from the traffic: see [`pi_design`].
+    /// Coefficients derived from the traffic: see [`pi_design`].
     Designed {
-        /// Fewest long-lived TCP flows to be expected.
+        /// Least number of long-lived TCP flows.
         flows: u32,
-        /// Longest round-trip time to be expected, queueing included.
+        /// Longest round-trip time, queueing included.
         rtt: Duration,
-        /// Rate of the link; `None` for that of the link it stands before.
+        /// Rate of the link. `None`: the rate of the link that the queue serves.
         rate: Option<Rate>,
     },
 }
 
-/// A coefficient: a real above zero.
+/// A coefficient: a real number above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain(f64);
 
@@ -81,7 +82,7 @@ impl Gain {
         (value > 0.0 && value.is_finite()).then_some(Self(value))
     }
 
-    /// The real.
+    /// The number.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -152,16 +153,16 @@ impl Config {
     }
 }
 
-/// The coefficients `(a, b)` of a controller that is stable for at least `flows` long-lived TCP flows
-/// whose round-trip time is at most `rtt` seconds, on a link of `capacity` packets per second, when
-/// the probability is computed `frequency` times per second.
+/// The coefficients `(a, b)` of a stable controller for at least `flows` long-lived TCP flows.
+/// Their round-trip time is at most `rtt` seconds, and the link sends `capacity` packets per
+/// second. The probability is computed `frequency` times per second.
 ///
 /// With the zero at `z = 2N / (R^2 C)`, which is the corner of the window dynamics, and the gain
 /// `k = |1 + i z R| (2N)^2 / (R C)^3` that makes the loop cross over there:
 /// `a = k (1 + z / 2f)`, `b = k (1 - z / 2f)`.
 ///
-/// Source: doi 10.1109/INFCOM.2001.916670, its design rule and bilinear transform; the coefficients of
-/// `marking`, section 5.1, are what it yields.
+/// Source: doi 10.1109/INFCOM.2001.916670, its design rule and bilinear transform. It gives the
+/// coefficients of `marking`, section 5.1.
 #[must_use]
 pub fn pi_design(flows: f64, rtt: f64, capacity: f64, frequency: f64) -> (f64, f64) {
     let zero = 2.0 * flows / (rtt * rtt * capacity);
@@ -185,7 +186,8 @@ pub(super) struct Pi {
 }
 
 impl Pi {
-    /// Sets the coefficients for a link of this rate; without one to reckon with, it never reacts.
+    /// Computes the coefficients for a link of this rate. Without a rate, a designed controller
+    /// never reacts.
     fn tune(&mut self, link: Option<Rate>) {
         let (a, b) = match self.gains {
             Gains::Given { a, b } => (a.get(), b.get()),
@@ -229,24 +231,25 @@ impl Aqm for Pi {
     }
 }
 
-/// The probability, and when it changes.
+/// The probability and its ticks.
 #[derive(Clone, Debug)]
 struct Controller {
-    /// Nanoseconds between two ticks; they are at its multiples.
+    /// Nanoseconds between two ticks. Ticks are at its multiples.
     every: u64,
     /// Lengths are in packets.
     target: f64,
     a: f64,
     b: f64,
-    /// Ticks that are done.
+    /// Number of ticks done.
     ticks: u64,
-    /// The length at the last of them.
+    /// Length at the last tick.
     before: f64,
     p: f64,
 }
 
 impl Controller {
-    /// The probability at `now`; since the last call the queue has been this long.
+    /// Does the ticks up to `now`, with the constant `length` since the last call. Returns the
+    /// probability.
     fn advance(&mut self, now: Time, length: f64) -> f64 {
         let due = (now.nanos() / self.every).saturating_sub(self.ticks);
         self.ticks += due;
@@ -273,7 +276,7 @@ impl Controller {
     }
 }
 
-/// Ticks that are made up for one by one: at 160 Hz, more than six seconds of silence.
+/// Ticks that are computed one by one: at 160 Hz, more than six seconds of silence.
 const EXACT_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {
@@ -360,15 +363,15 @@ mod tests {
         Controller { every: 6_250_000, target, a, b, ticks: 0, before: 0.0, p: 0.0 }
     }
 
-    /// The trace of ns-2.35: 500-byte packets every 1.3 ms from 0.10004 s to 0.2 s into a link of
-    /// 1 Mbit/s, with `a_` 0.002395, `b_` 0.002388, `qref_` 8; it dropped six of them.
+    /// The trace of ns-2.35: 500-byte packets every 1.3 ms from 0.10004 s to 0.2 s at a link of 1
+    /// Mbit/s. `a_` is 0.002395, `b_` 0.002388 and `qref_` 8. Six packets were dropped.
     ///
-    /// Kills: ticks that see the packet that made them due; a missing tick; `before` not kept.
+    /// Kills: ticks that see the packet of the event; a missing tick; `before` not kept.
     #[test]
     fn the_probability_is_that_of_ns_2() {
         let dropped = BTreeSet::from([43, 44, 56, 66, 68, 73]);
         let accepted = (0..77u64).filter(|n| !dropped.contains(n)).map(|n| 100_040 + 1_300 * n);
-        // When each packet comes, and when it leaves the queue for the link, in microseconds.
+        // Arrival of each packet and its departure from the queue, in microseconds.
         let mut changes = Vec::new();
         let mut free_at = 0;
         for arrives in accepted {
@@ -405,7 +408,7 @@ mod tests {
     }
 
     proptest! {
-        /// Asking on the way changes nothing, to the last bit, and a long silence is a long sum.
+        /// Calls in between change nothing, to the last bit. A long silence is a long sum.
         ///
         /// Kills: a closed form from the first tick on; ending the loop one tick early.
         #[test]
@@ -436,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Kills: taking a probability that did not change for one that will not.
+    /// Kills: considering a probability constant because it did not change in one tick.
     #[test]
     fn a_queue_that_shrinks_holds_the_probability_for_a_tick_only() {
         let mut controller = controller(0.01, 0.009, 8.0);

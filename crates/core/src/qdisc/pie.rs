@@ -1,12 +1,15 @@
-//! PIE: one line; a controller steers the probability of being hit so that packets wait for a time.
+//! PIE: one queue. A controller sets the drop probability so that packets wait for a target time.
 //!
 //! Source: RFC 8033, sections 4 and 5 and appendix A, with its optional marking (5.1), capped steps
-//! (5.5) and derandomisation (5.4). The time packets wait is that of the last one that left (4.3, time
+//! (5.5) and derandomisation (5.4). The delay is that of the last departed packet (4.3, time
 //! stamps), not an estimate from the departure rate (5.2).
-//! Differs: there is no timer, as in `pi`: ticks are made up for exactly, up to [`MOST_TICKS`] of them,
-//! which is more than an idle line needs to forget everything; of a line that stands still for longer,
-//! the rest of that time does not count. It is never switched off (5.3). Linux lets the probability
-//! decay only while packets do not wait at all, and lets burst allowance pass with packets, not ticks.
+//! Differs:
+//! - There is no timer, as in `pi`. Missed ticks are made up for exactly, up to [`MOST_TICKS`].
+//!   This is more than an idle queue needs to reset its state. Time beyond these ticks does not
+//!   count.
+//! - It is never switched off (5.3).
+//! - Linux lets the probability decay only while packets do not wait at all. Its burst allowance
+//!   decreases with packets, not ticks.
 
 use std::time::Duration;
 
@@ -18,27 +21,27 @@ use super::{Backlog, checked};
 use crate::random::Random;
 use crate::{Bytes, Chance, Packet, Rate, Time, units};
 
-/// How long packets should wait, and how it is steered.
+/// Target delay, and the parameters of the controller.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// How long packets should wait.
+    /// Target delay of packets.
     #[serde(with = "units::duration")]
     pub target: Duration,
-    /// How often the probability is computed.
+    /// Interval of the ticks that compute the probability.
     #[serde(with = "units::duration")]
     pub every: Duration,
-    /// How long a burst may last before anything is hit.
+    /// Length of a burst before the first hit.
     #[serde(with = "units::duration")]
     pub burst: Duration,
     /// ECN-capable packets are marked in place of being dropped.
     pub ecn: bool,
-    /// They are marked only while the probability is at most this; beyond, they are dropped.
+    /// Packets are marked while the probability is at most this value, and dropped above it.
     pub mark_up_to: Chance,
-    /// Size of a typical packet: nothing is hit while no more than two of these wait.
+    /// Size of a typical packet. With at most two of them in the queue, no packet is hit.
     pub packet: Bytes,
 }
 
@@ -81,9 +84,9 @@ impl Config {
 /// Proportional integral controller enhanced.
 pub(super) struct Pie {
     steering: Steering,
-    /// The probability up to which packets are marked; `None` for never.
+    /// The probability up to which packets are marked. `None` for never.
     mark_up_to: Option<f64>,
-    /// While no more waits, nothing is hit.
+    /// Backlog up to which no packet is hit.
     few: Bytes,
     random: Random,
 }
@@ -111,29 +114,29 @@ impl Aqm for Pie {
     fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
         self.steering.advance(now);
         let waited = now.since(packet.queued);
-        // An empty line is no congestion, however long the last packet waited.
+        // An empty queue is not congested, however long the last packet waited.
         self.steering.delay = if waiting.packets == 0 { 0.0 } else { waited.as_secs_f64() };
     }
 }
 
-/// The probability, and what it follows from.
+/// The probability and its inputs.
 #[derive(Clone, Debug, PartialEq)]
 struct Steering {
-    /// Nanoseconds between two ticks; they are at its multiples.
+    /// Nanoseconds between two ticks. Ticks are at its multiples.
     every: u64,
     /// Nanoseconds that a burst may last.
     burst: u64,
     /// Seconds.
     target: f64,
-    /// Ticks that are done.
+    /// Number of ticks done.
     ticks: u64,
-    /// What the last packet waited, and what it was at the last tick, in seconds.
+    /// Delay of the last departed packet, now and at the last tick, in seconds.
     delay: f64,
     before: f64,
     p: f64,
-    /// Nanoseconds that the present burst may still last.
+    /// Remaining nanoseconds of the present burst.
     burst_left: u64,
-    /// The probabilities of the packets since the last hit, added up.
+    /// Sum of the probabilities of the packets since the last hit.
     since_hit: f64,
 }
 
@@ -152,7 +155,7 @@ impl Steering {
         }
     }
 
-    /// Makes up for the ticks that are due at `now`; since the last call nothing came or went.
+    /// Does the ticks up to `now`. No packet arrived or departed since the last call.
     fn advance(&mut self, now: Time) {
         let due = (now.nanos() / self.every).saturating_sub(self.ticks);
         self.ticks += due;
@@ -179,22 +182,22 @@ impl Steering {
         self.before = self.delay;
     }
 
-    /// Whether packets wait less than half of the target, and did at the last tick.
+    /// Returns `true` if packets wait for less than half of the target, now and at the last tick.
     fn is_calm(&self) -> bool {
         self.delay < self.target / 2.0 && self.before < self.target / 2.0
     }
 
-    /// When congestion is over, the next burst may last again.
+    /// Restores the burst allowance after the end of congestion.
     fn allow_burst(&mut self) {
         if self.p == 0.0 && self.is_calm() {
             self.burst_left = self.burst;
         }
     }
 
-    /// Whether a packet that comes to a line that is not almost empty is hit.
+    /// Returns `true` if a packet that arrives at a queue of more than two packets is hit.
     ///
-    /// Source: RFC 8033, section 4.1, and section 5.4: never before the probabilities have added up
-    /// to 0.85, and always when they have to 8.5.
+    /// Source: RFC 8033, section 4.1, and section 5.4: never before the probabilities add up to
+    /// 0.85, and always at 8.5.
     fn hits(&mut self, random: &mut Random) -> bool {
         if self.before < self.target / 2.0 && self.p < 0.2 {
             return false;
@@ -211,7 +214,7 @@ impl Steering {
     }
 }
 
-/// What steps are divided by while the probability is small.
+/// Divisor of steps while the probability is small.
 ///
 /// Source: RFC 8033, section 4.2.
 fn gentleness(p: f64) -> f64 {
@@ -232,7 +235,7 @@ const BETA: f64 = 1.25;
 /// Source: RFC 8033, section 5.5 and section 4.2.
 const LARGEST_STEP: f64 = 0.02;
 const DECAY: f64 = 0.98;
-/// Ticks that are made up for: from a probability of 1, an idle line is back to 0 after some 300.
+/// Most ticks made up for. From a probability of 1, an idle queue is at 0 after about 300.
 const MOST_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {
@@ -299,7 +302,7 @@ mod tests {
 
     /// RFC 8033, section 5.4: between two hits the probabilities add up to 0.85 to 8.5.
     ///
-    /// Kills: not adding up while it is too early; a hit that does not begin anew.
+    /// Kills: a sum that omits packets before 0.85; a hit that does not reset it.
     #[test]
     fn hits_are_neither_too_close_nor_too_far() {
         let mut random = chance();
@@ -314,13 +317,13 @@ mod tests {
         }
         assert_eq!(distances.iter().min(), Some(&17));
         assert!(*distances.iter().max().unwrap() <= 171);
-        // 16 packets too early, and then 20 in the mean.
+        // 16 packets before the first possible hit, and then 20 on average.
         assert!((1_050..1_180).contains(&distances.len()), "{}", distances.len());
         (steering.p, steering.since_hit) = (1e-9, 8.5);
         assert!(steering.hits(&mut random) && steering.since_hit == 0.0);
     }
 
-    /// What 4,000 packets bring about that come at twice the rate of a link that sends 1 kB in 1 ms.
+    /// Drops and marks of 4,000 packets at twice the rate of a link that sends 1 kB in 1 ms.
     fn overload(config: &Config, ecn: Ecn) -> (Tally, u64) {
         let mut bench = Bench::new(config.build(None, chance()));
         bench.kind.ecn = ecn;
@@ -340,9 +343,10 @@ mod tests {
         (tally, first)
     }
 
-    /// RFC 8033, section 4.4: a burst of 150 ms is left alone; section 5.1: marks up to 10 %.
+    /// RFC 8033, section 4.4: a burst of 150 ms is not hit. Section 5.1: marks up to 10 %.
     ///
-    /// Kills: no burst allowance; marking at any probability; marking what is not ECN-capable.
+    /// Kills: no burst allowance; marks at any probability; marks of packets that are not
+    /// ECN-capable.
     #[test]
     fn overload_is_marked_after_the_burst_and_dropped_when_it_lasts() {
         let config = Config { limit: Bytes(1_000_000), ..Config::default() };
@@ -358,10 +362,10 @@ mod tests {
         assert_eq!(overload(&patient, Ecn::NotEct).0.drops.of(Reason::Aqm), 0);
     }
 
-    /// RFC 8033, section 4.1: nothing is hit while packets do not wait for long and the probability
-    /// is below 20 %, nor while no more than two packets wait.
+    /// RFC 8033, section 4.1: no packet is hit while packets wait for a short time and the
+    /// probability is below 20 %. Nor is one hit while at most two packets wait.
     ///
-    /// Kills: either of the two exceptions; a delay that stays when nothing waits.
+    /// Kills: either exception; a delay that persists in an empty queue.
     #[test]
     fn a_line_that_is_short_is_left_alone() {
         let mut random = chance();
@@ -383,7 +387,7 @@ mod tests {
         assert_eq!(bench.qdisc.aqm.steering.delay, 0.009);
         bench.drain();
         assert_eq!(bench.qdisc.aqm.steering.delay, 0.0);
-        // Long after, a burst may last again.
+        // Much later, a burst is permitted again.
         bench.now = Time::from_secs(60);
         bench.enqueue(0, 1_514);
         assert_eq!(bench.qdisc.aqm.steering.burst_left, 150_000_000);
@@ -404,7 +408,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: ending the loop when only the probability stands still; a tick too few.
+        /// Kills: ending the loop when only the probability is constant; a tick too few.
         #[test]
         fn ticks_are_made_up_for_exactly(
             delays in prop::collection::vec((0u32..100, 1u64..600), 1..20),

@@ -1,9 +1,10 @@
-//! RED: packets are marked or dropped at random, the more the longer the queue has been on average.
+//! RED: packets are marked or dropped at random, with a probability that follows the average queue
+//! length.
 //!
-//! Source: doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`,
-//! `wait` and `mark_up_to` are those of ns-2.35 (`gentle_`, `wait_`, `mark_p_`).
-//! Differs: what does not fit into `limit` is dropped, where ns-2 takes one packet more; a real
-//! decides by `<`, not `<=`.
+//! Source: doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`, `wait` and `mark_up_to`
+//! are those of ns-2.35 (`gentle_`, `wait_`, `mark_p_`).
+//! Differs: a packet that does not fit into `limit` is dropped. ns-2 accepts one packet more.
+//! Probabilities are compared with `<`, not `<=`.
 
 use serde::Deserialize;
 
@@ -15,7 +16,7 @@ use super::managed::{Aqm, Managed, Verdict};
 use crate::random::Random;
 use crate::{Bytes, Chance, Packet, Rate, Time};
 
-/// When senders are told, and how.
+/// Thresholds and probabilities.
 ///
 /// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -24,27 +25,27 @@ pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// Average length below which nothing is marked or dropped.
+    /// Average length below which no packet is marked or dropped.
     pub min: Bytes,
     /// Average length at which packets are hit with probability `max_p`.
     pub max: Bytes,
-    /// Probability of being hit at an average of `max`.
+    /// Probability of a hit at an average of `max`.
     pub max_p: Chance,
-    /// What the length at each arrival weighs in the average.
+    /// Weight of the length at each arrival in the average.
     pub weight: Chance,
-    /// Above `max` the probability rises to 1 at twice `max`; if not, it is 1 there at once.
+    /// Above `max` the probability rises to 1 at twice `max`. If false, it is 1 at once.
     pub gentle: bool,
-    /// At least `1/p` packets between two hits, and less than `2/p`; if not, less than `1/p`.
+    /// From `1/p` to `2/p` packets lie between two hits. If false, less than `1/p`.
     pub wait: bool,
     /// ECN-capable packets are marked in place of being dropped.
     pub ecn: bool,
-    /// They are marked only while the probability is at most this; beyond, they are dropped.
+    /// Packets are marked while the probability is at most this value, and dropped above it.
     pub mark_up_to: Chance,
-    /// Whether the queue is measured in bytes or in packets.
+    /// Unit of the queue length: bytes or packets.
     pub measure: Measure,
-    /// Size of a typical packet: turns bytes into packets, and time of silence, too.
+    /// Size of a typical packet. Converts bytes and idle time into packets.
     pub packet: Bytes,
-    /// Longer packets are likelier to be hit.
+    /// Longer packets are more likely to be hit.
     pub by_size: bool,
 }
 
@@ -70,7 +71,7 @@ impl Default for Config {
 checked!(Config);
 
 impl Config {
-    /// What is wrong with the fields together.
+    /// Checks the fields together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.min >= self.max {
             return Err("`min` must be less than `max`");
@@ -110,15 +111,15 @@ impl Config {
     }
 }
 
-/// Whether a packet that is hit may be marked.
+/// The rule that decides between a mark and a drop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    /// Up to this probability; `None` for never.
+    /// The probability up to which packets are marked. `None` for never.
     up_to: Option<f64>,
 }
 
 impl Marking {
-    /// What becomes of a packet that is hit while the probability is `base`.
+    /// The decision on a packet that is hit while the probability is `base`.
     pub(super) fn verdict(self, base: f64) -> Verdict {
         if self.up_to.is_some_and(|most| base <= most) { Verdict::Mark } else { Verdict::Drop }
     }
@@ -171,7 +172,7 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    /// What `n` packets of 1 kB bring about in a queue that has stood at `kilobytes` for long.
+    /// Drops and marks of `n` packets of 1 kB at a queue that has had `kilobytes` for long.
     fn at(config: &Config, kilobytes: u32, n: u32, ecn: Ecn) -> Tally {
         let mut bench = Bench::new(config.build(None, chance()));
         bench.kind.ecn = ecn;
@@ -194,14 +195,14 @@ mod tests {
         assert_eq!(at(&config(""), 4, 1_000, Ecn::Ect0), Tally::default());
     }
 
-    /// Half way the probability is `max_p / 2`, and one of `1/p` to `2/p` packets is hit: with spacing
-    /// uniform from 1 to 19, one in ten.
+    /// Half way the probability is `max_p / 2`, and one of `1/p` to `2/p` packets is hit. With
+    /// spacings from 1 to 19, it is one in ten.
     #[test]
     fn between_the_thresholds_some_are_marked_or_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
         let marked = at(&config, 8, 20_000, Ecn::Ect0);
         assert_eq!((marked.marks.total(), marked.drops.total()), (marked.marks.of(Reason::Aqm), 0));
-        // Uniform from 1 to 19: mean 10, deviation 5.5; four deviations of 2,000 renewals.
+        // Uniform from 1 to 19: mean 10, deviation 5.5. Four deviations of 2,000 renewals.
         assert!((1_900..2_100).contains(&marked.marks.total()), "{marked:?}");
         let config = Config { ecn: false, ..config };
         let dropped = at(&config, 8, 20_000, Ecn::Ect0);
@@ -211,7 +212,7 @@ mod tests {
         );
     }
 
-    /// Kills: marking what is not ECN-capable.
+    /// Kills: marks of packets that are not ECN-capable.
     #[test]
     fn what_cannot_be_marked_is_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
@@ -219,9 +220,10 @@ mod tests {
         assert!(tally.marks.total() == 0 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
     }
 
-    /// Above the upper threshold RFC 3168 and Linux mark on, and ns-2 drops (`use_mark_p_`).
+    /// Above the upper threshold, RFC 3168 and Linux continue to mark, and ns-2 drops
+    /// (`use_mark_p_`).
     ///
-    /// Kills: comparing with the probability after spacing, which is mostly above `max_p`.
+    /// Kills: a comparison with the spread probability, which is mostly above `max_p`.
     #[test]
     fn beyond_its_probability_marking_turns_to_dropping() {
         let steep = config("gentle = false");

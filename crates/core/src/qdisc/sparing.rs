@@ -1,12 +1,14 @@
-//! One line that tells every flow to slow down, but none again before it has recovered.
+//! One queue that signals its flows to slow down, but each flow not again before it has recovered.
 //!
-//! Source: `trunking`, section 6: a single FIFO with per-flow accounting. Of a TCP that was hit with W packets
-//! in its window, U = W/2 + ... + W = 3 W (W + 2) / 8 packets pass until it has that window again; it is not
-//! hit again before U/2 of them have left.
-//! Differs: what the paper does not print is so: the line is held below `threshold`; a flow is hit at random, with
-//! a probability that rises from 0 where it has its fair share of the threshold waiting to 1 where it has
-//! twice that. W is an equal part of the window of the trunk, at least four packets; flows are active that
-//! sent anything in this or the last two seconds.
+//! A TCP that is hit with W packets in its window sends U = W/2 + ... + W = 3 W (W + 2) / 8 packets
+//! until it has that window again. It is not hit again before U/2 of them have departed.
+//!
+//! Source: `trunking`, section 6: a single FIFO with per-flow accounting.
+//! Differs: the paper does not print the following rules.
+//! - The backlog is kept below `threshold`. A flow is hit at random. The probability rises from 0
+//!   at its fair share of the threshold to 1 at twice that share.
+//! - W is an equal share of the window of the trunk, at least four packets.
+//! - A flow is active if it sent in the present two seconds or the two before.
 
 use serde::Deserialize;
 
@@ -15,14 +17,15 @@ use crate::packet::{Handover, Member, make_room};
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
 
-/// How much may wait.
+/// Limits of the queue.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// What is to wait at most, most of the time; more than `limit` is as much as that.
+    /// Intended largest backlog, exceeded for a short time only. A value above `limit` acts like
+    /// `limit`.
     pub threshold: Bytes,
 }
 
@@ -59,26 +62,26 @@ pub(super) struct Sparing {
     line: drop_tail::DropTail,
     threshold: u64,
     random: Random,
-    /// Bytes that the sender whose queue this is may have in flight.
+    /// Window of the trunk that sends from this queue, in bytes.
     window: u64,
     flows: Vec<Flow>,
-    /// The two seconds it is now, counted from 1.
+    /// Number of the present period of two seconds, counted from 1.
     era: u64,
-    /// Flows that sent anything in this era, and in the one before.
+    /// Flows that sent in this period, and in the one before.
     active: [u64; 2],
 }
 
-/// What is kept of a flow.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// The era in which it sent last.
+    /// The period in which it last sent.
     era: u64,
-    /// Packets that must leave before it may be hit again.
+    /// Packets that must depart before it may be hit again.
     spared: u32,
 }
 
 impl Sparing {
-    /// A packet of `member` comes.
+    /// A packet of `member` arrives.
     fn note(&mut self, cx: &Cx<'_>, member: Member) {
         let era = cx.now.nanos() / ERA + 1;
         if era != self.era {
@@ -91,18 +94,18 @@ impl Sparing {
         flow.era = era;
     }
 
-    /// Flows that send.
+    /// Number of active flows.
     fn active(&self) -> u64 {
         self.active[0].max(self.active[1]).max(1)
     }
 
-    /// Whether a flow with so many bytes waiting is told to slow down, if it is not spared.
+    /// Returns `true` if a flow with `waiting` bytes in the queue must be hit, unless it is spared.
     fn tells(&mut self, waiting: u64) -> bool {
         let fair = (self.threshold / self.active()).max(1);
         self.random.below(fair) < waiting.saturating_sub(fair)
     }
 
-    /// Half the packets that a flow sends until it has recovered, if they are as long as this one.
+    /// Half of the packets of a recovery, if packets have `len` bytes.
     fn half_a_recovery(&self, len: u64) -> u32 {
         let window = (self.window / self.active() / len.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW);
         let all = 3 * window * (window + 2) / 8;
@@ -118,10 +121,11 @@ impl Sparing {
     }
 }
 
-/// Nanoseconds in which a flow that sends is active.
+/// Nanoseconds of a period.
 const ERA: u64 = 2_000_000_000;
 
-/// Packets in a window: below the least there is no fast retransmit; the most keeps numbers small.
+/// Bounds of a window in packets. Below the least there is no fast retransmit. The most keeps
+/// numbers small.
 const LEAST_WINDOW: u64 = 4;
 const MOST_WINDOW: u64 = 10_000;
 
@@ -180,8 +184,8 @@ mod tests {
         Bench::new(Config::default().build(None, chance()))
     }
 
-    /// Offers packets of `flows` in turn, two for each that leaves, and says for each hit how many of its
-    /// flow had left since the one before.
+    /// Offers packets of `flows` in turn, two for each departure. Returns for each hit the packets
+    /// of its flow that departed since its last hit.
     fn gaps(flows: u32, window: u64) -> Vec<u32> {
         let mut bench = bench();
         bench.qdisc.set_window(Bytes(window));
@@ -206,8 +210,8 @@ mod tests {
 
     /// W = 8 packets: U = 30, half of it 15. W = 16: 108, 54.
     ///
-    /// Kills: sparing for U; the window of the trunk for that of the flow; counting what comes, not what
-    /// leaves.
+    /// Kills: sparing for U; the window of the trunk used for the flow; counting arrivals in place
+    /// of departures.
     #[test]
     fn no_flow_is_hit_again_before_half_a_recovery_has_left() {
         for (flows, window, half) in [(4, 32_000, 15), (2, 32_000, 54), (5, 4_000, 4)] {

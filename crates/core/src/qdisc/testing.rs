@@ -1,21 +1,21 @@
-//! A discipline on the bench: packets in and out by member and length.
+//! A test bench for disciplines: enqueues and dequeues packets by member and length.
 
 use super::Qdisc;
 use crate::packet::{Direction, FlowId, Host, Member};
 use crate::random::Random;
 use crate::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
-/// A discipline, and the packets around it.
+/// A discipline, with a packet pool around it.
 pub(super) struct Bench<Q> {
     pub(super) qdisc: Q,
     pub(super) now: Time,
-    /// What packets are like, but for member and length.
+    /// Template of packets, except for member and length.
     pub(super) kind: Packet,
     pool: PacketPool,
     pub(super) tally: Tally,
 }
 
-/// The chance of a discipline on the bench.
+/// Random numbers of a discipline on the bench.
 pub(super) fn chance() -> Random {
     Random::new(1, 0)
 }
@@ -40,7 +40,7 @@ impl<Q: Qdisc> Bench<Q> {
         self.enqueue(member, len);
     }
 
-    /// The ACKs of the flow `member` depart as they are.
+    /// Marks the ACKs of the flow `member` as not to be thinned.
     pub(super) fn keep_acks(&mut self, member: u32) {
         self.pool.hosts_mut().keep_acks(FlowId(member), Direction::Down, true);
     }
@@ -55,12 +55,12 @@ impl<Q: Qdisc> Bench<Q> {
         Some(self.end(id))
     }
 
-    /// How many packets wait.
+    /// Number of packets in the queue.
     pub(super) fn waiting(&self) -> u32 {
         self.qdisc.backlog().packets
     }
 
-    /// All that waits, in the discipline's order; then nothing may be left anywhere.
+    /// Dequeues all packets. No packet may remain anywhere.
     pub(super) fn drain(&mut self) -> Vec<(u32, u32)> {
         let all = std::iter::from_fn(|| self.dequeue()).collect();
         assert_eq!((self.qdisc.backlog().packets, self.pool.in_use()), (0, 0));
@@ -72,7 +72,7 @@ impl<Q: Qdisc> Bench<Q> {
         call(&mut self.qdisc, &mut cx)
     }
 
-    /// The next packet, whole.
+    /// The next packet.
     pub(super) fn dequeue_whole(&mut self) -> Option<Packet> {
         let id = self.with(|qdisc, cx| qdisc.dequeue(cx))?;
         let packet = self.pool[&id];

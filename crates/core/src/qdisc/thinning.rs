@@ -1,4 +1,4 @@
-//! Thinning: an ACK is dropped if the ACK behind it in its line says all of it, and more.
+//! Thinning: drops an ACK if the next ACK of its flow in the queue supersedes it.
 //!
 //! An ACK `O` at the head of a line is redundant if the next packet `N` of its flow is an ACK without data, and
 //!
@@ -9,15 +9,17 @@
 //! `last` is the ACK that departed last. `fields` are the flags with ECE, CWR and the reserved bits (ACE of AccECN), the
 //! ECN field and the DS codepoint of IP, and the presence of timestamps. Hence no duplicate ACK, no ACK in front of a
 //! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks, an option
-//! that the gateway does not interpret, MPTCP or a digest, and for flows under ACK control. A packet that the flow table
-//! has no entry for is never dropped: its line has packets of many flows.
+//! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks,
+//! an option that the gateway does not interpret, MPTCP or a digest, and for flows under ACK
+//! control. Packets of untracked flows are never dropped, because their queue has packets of many
+//! flows.
 //!
-//! At most [`MOST`] ACKs become one. An ACK that has waited for longer than `patience` shows that the line carries less
-//! than that; then any number of ACKs becomes one.
+//! At most [`MOST`] ACKs become one. If an ACK has waited for longer than `patience`, the egress
+//! rate is too low for that. Then any number of ACKs becomes one.
 //!
 //! Source: RFC 3449, section 5.2.2 (ACK filtering); Linux, `net/sched/sch_cake.c`, `cake_ack_filter`.
 //! Differs:
-//! - ACKs are dropped as their line is served, not as they arrive. The line shows by then how many have to become one.
+//! - ACKs are dropped at departure, not on arrival. The queue then shows how many must become one.
 //! - `cake_ack_filter` has no limit, drops duplicate ACKs from the third on, and compares SACK blocks.
 
 use std::time::Duration;
@@ -26,17 +28,17 @@ use crate::flow::before;
 use crate::packet::{Ecn, Kind, Options, TcpFlags};
 use crate::{Packet, Time};
 
-/// ACKs that become one, where the line carries them. With a delayed ACK for every second segment, the sender may send
-/// 8 segments at once.
+/// Most ACKs that become one while the egress rate permits. With a delayed ACK for every second
+/// segment, the sender may then send 8 segments at once.
 ///
 /// Source: RFC 9002, section 7.7 (bursts up to the initial window of 10 packets).
 pub(super) const MOST: u32 = 4;
 
-/// The ACK of a flow that departed last.
+/// The last departed ACK of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Last(Option<Said>);
 
-/// What an ACK says beside its window and timestamps, and the ports of its connection.
+/// Contents of an ACK without window and timestamps, and the ports of its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Said {
     number: u32,
@@ -44,7 +46,7 @@ struct Said {
     fields: Fields,
 }
 
-/// Fields that the ACK behind it has to repeat.
+/// Fields that the next ACK must repeat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Fields {
     flags: u8,
@@ -54,7 +56,7 @@ struct Fields {
     timestamps: bool,
 }
 
-/// How many ACKs the next one stands for, and from when on the number is not limited.
+/// Number of ACKs merged into the next one, and the time after which it is unlimited.
 pub(super) struct Merging {
     now: Time,
     patience: Duration,
@@ -62,7 +64,7 @@ pub(super) struct Merging {
 }
 
 impl Last {
-    /// Notes that `packet` departs.
+    /// Records that `packet` departs.
     pub(super) fn departs(&mut self, packet: &Packet) {
         if let Some(said) = said(packet) {
             self.0 = Some(said);
@@ -71,7 +73,7 @@ impl Last {
         }
     }
 
-    /// Returns `true` if `packet` says nothing that the next packet of its flow, `next`, does not say.
+    /// Returns `true` if `next`, the next packet of the flow, supersedes `packet`.
     fn makes_redundant(self, packet: &Packet, next: &Packet) -> bool {
         let (Some(last), Some(this)) = (self.0, said(packet)) else { return false };
         let of_one_flow = packet.flow == next.flow && packet.key == next.key;
@@ -92,7 +94,7 @@ impl Merging {
         Self { now, patience, merged: 1 }
     }
 
-    /// Returns `true` if `packet` is to be dropped in favour of `next`, and counts it.
+    /// Returns `true` if `packet` must be dropped in favour of `next`, and counts it.
     pub(super) fn drops(&mut self, last: Last, packet: &Packet, next: &Packet) -> bool {
         let may = self.merged < MOST || self.now.since(packet.queued) > self.patience;
         let redundant = may && last.makes_redundant(packet, next);
@@ -101,7 +103,7 @@ impl Merging {
     }
 }
 
-/// Returns `true` for a TCP segment that only acknowledges, whatever its options.
+/// Returns `true` for a TCP segment that is only an ACK, with any options.
 #[inline]
 pub(super) fn only_acknowledges(packet: &Packet) -> bool {
     packet.tcp.as_ref().is_some_and(|tcp| {
@@ -114,7 +116,7 @@ fn has_sack(packet: &Packet) -> bool {
     packet.tcp.is_some_and(|tcp| tcp.has_sack)
 }
 
-/// What `packet` says, if it only acknowledges and all of its options are known.
+/// Contents of `packet`, if it is only an ACK with known options.
 fn said(packet: &Packet) -> Option<Said> {
     let tcp = packet.tcp.as_ref().filter(|_| only_acknowledges(packet))?;
     let user = packet.kind == Kind::User && packet.carried.is_none() && packet.segments <= 1;
@@ -153,7 +155,8 @@ mod tests {
         packet
     }
 
-    /// Whether the second of three ACKs is dropped, of which the first departed and the third waits.
+    /// Returns `true` if the second of three ACKs is dropped, of which the first departed and the
+    /// third waits.
     fn drops(three: [Packet; 3]) -> bool {
         let [first, second, third] = three;
         let mut last = Last::default();

@@ -1,17 +1,19 @@
-//! A router's line for trunks: management packets are dropped early, user packets only when it is full.
+//! The queue of a router for trunks: management packets are dropped early, user packets only when
+//! it is full.
 //!
-//! Source: `trunking`, section 5: a management packet is dropped when as many as `threshold` (MP_Th, equation
-//! 1) wait; [`required_buffer`](crate::trunk::required_buffer) says what `limit` then loses no user packet.
+//! A management packet is dropped when `threshold` of them wait. With a `limit` of
+//! [`required_buffer`](crate::trunk::required_buffer) no user packet is lost. Management packets
+//! have the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
 //!
-//! Management packets are those of the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
-//! Differs: the "simple RED-like scheme" of the paper's experiments is not printed; with `early` it is a
-//! probability that rises from 0 with half of `threshold` waiting on average to 1 with all of it, and an
-//! ECN-capable packet is marked in place of being dropped. The average rises within 16 arrivals or so, in
-//! time for slow start, and falls within 64, about what comes in a round trip: an average that follows
-//! what waits favours trunks of small VMSS, whose management packets come in quick succession and find
-//! it behind while the line grows; those of large VMSS come while the line shrinks, and find it ahead.
-//! It halves in every tenth of a second in which none waits, as RED's falls while its line is idle: what
-//! one connection sends again after a timeout, ever more seldom, would find it as high as before.
+//! Source: `trunking`, section 5, with MP_Th of equation 1.
+//! Differs: the "simple RED-like scheme" of the paper is not printed. This is `early`:
+//! - The probability rises from 0 at an average of half of `threshold` to 1 at all of it.
+//!   ECN-capable packets are marked in place of being dropped.
+//! - The average rises within about 16 arrivals, in time for slow start. It falls within about 64,
+//!   a round trip. A faster fall favours trunks with small VMSS. Their management packets arrive
+//!   while the queue grows and the average lags. Those with large VMSS arrive while it shrinks.
+//! - The average halves in each 100 ms without a waiting management packet. Otherwise ever rarer
+//!   retransmissions of one connection would find it as high as before.
 
 use std::time::Duration;
 
@@ -22,16 +24,16 @@ use crate::packet::{Codepoint, Handover, Member};
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
-/// How much may wait.
+/// Limits of the queue.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
     /// Most bytes that may wait, as frames.
     #[serde(deserialize_with = "super::room")]
     pub limit: Bytes,
-    /// Most management packets that may wait: eight for each connection expected at once.
+    /// Most management packets in the queue: eight for each expected connection.
     pub threshold: u32,
-    /// From half of `threshold` on, some are dropped or marked already.
+    /// Drops or marks some management packets from half of `threshold` on.
     pub early: bool,
 }
 
@@ -70,25 +72,25 @@ pub(super) struct TrunkFifo {
     threshold: u32,
     early: bool,
     random: Random,
-    /// Management packets that wait.
+    /// Management packets in the queue.
     management: u32,
-    /// How many did when the last ones came, times [`SCALE`].
+    /// Average number of them, in units of 1 / [`SCALE`].
     average: u64,
-    /// When the last one left, or the average was halved since then.
+    /// Departure of the last management packet, or the last halving after it.
     halved: Time,
 }
 
 const SCALE: u64 = 1 << 10;
 
-/// Arrivals that the average is over, as it rises and as it falls.
+/// Arrivals over which the average rises, and falls.
 const RISES: u64 = 16;
 const FALLS: u64 = 64;
 
-/// In how long it halves while none waits.
+/// Time in which the average halves while no management packet waits.
 const HALVES: Duration = Duration::from_millis(100);
 
 impl TrunkFifo {
-    /// Whether a management packet that arrives now tells its sender to slow down.
+    /// Returns `true` if a management packet that arrives now must signal its sender.
     fn tells(&mut self, now: Time) -> bool {
         while self.management == 0 && self.average > 0 && now.since(self.halved) >= HALVES {
             self.average /= 2;
@@ -184,8 +186,8 @@ mod tests {
         bench.enqueue(0, len);
     }
 
-    /// Kills: counting user packets as well; letting one more management packet wait; not counting those
-    /// that have left.
+    /// Kills: counting user packets too; one management packet too many; departed packets still
+    /// counted.
     #[test]
     fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_never() {
         let mut bench = bench(1_000_000, 3, false);
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!((bench.qdisc.management, bench.drain().len()), (0, 1));
     }
 
-    /// What is told of 2000 management packets that find so many waiting.
+    /// Drops and marks of 2000 management packets while `waiting` of them are queued.
     fn told(waiting: u32, ecn: Ecn) -> (u64, u64) {
         let mut bench = bench(1_000_000, 16, true);
         bench.kind.ecn = ecn;
@@ -229,7 +231,7 @@ mod tests {
         (bench.tally.drops.of(Reason::Aqm), bench.tally.marks.of(Reason::Aqm))
     }
 
-    /// Kills: beginning at a quarter of the threshold; dropping what could be marked.
+    /// Kills: a beginning at a quarter of the threshold; drops of ECN-capable packets.
     #[test]
     fn early_means_some_from_half_of_the_threshold_on() {
         for (waiting, expected) in [(8, 0..1), (12, 900..1_100), (14, 1_400..1_600)] {
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Kills: going by what waits now.
+    /// Kills: a decision by the present number.
     #[test]
     fn a_burst_into_a_line_that_was_short_is_not_hit() {
         let mut bench = bench(1_000_000, 16, true);
@@ -272,7 +274,7 @@ mod tests {
         assert!(grows < shrinks && shrinks < 2.0 * grows, "{grows} {shrinks}");
     }
 
-    /// Whether a packet is hit that comes so many milliseconds after the last of a line that had been full.
+    /// Returns `true` if a packet is hit that arrives `millis` after the last one of a full queue.
     fn is_hit_after(millis: u64, others: &[u64]) -> bool {
         let mut bench = bench(1_000_000, 16, true);
         for _ in 0..200 {
@@ -293,8 +295,8 @@ mod tests {
         bench.tally.drops.total() > before
     }
 
-    /// Kills: an average that falls with what arrives only; that forgets at once; that counts the time anew
-    /// from each packet that was hit.
+    /// Kills: an average that falls at arrivals only; an average that is reset at once; a time that
+    /// restarts at each packet that was hit.
     #[test]
     fn what_waited_is_forgotten_in_time_while_none_waits() {
         assert!(is_hit_after(90, &[]) && !is_hit_after(110, &[]));
