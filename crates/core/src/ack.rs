@@ -34,12 +34,12 @@ pub(crate) use place::Places;
 pub use place::{Ahead, Call};
 pub(crate) use waiting::{Waiting, line};
 
-/// A way to govern the senders of an aggregate by what goes back to them.
+/// A mechanism that controls the senders of an aggregate by their ACKs.
 ///
-/// Sides are named from the data of the aggregate: its sender is near, its receiver far. It is told
-/// of every data packet, and offered every packet that goes back.
+/// Sides are named from the data of the aggregate: its sender is near, its receiver far. The
+/// mechanism is notified of every data packet, and offered every returning packet.
 pub trait AckControl: Send {
-    /// Whether data waits in the queue of the aggregate, or passes and is charged.
+    /// Returns `true` if data waits in the queue of the aggregate, or passes and is charged.
     fn placement(&self) -> Placement;
 
     /// Changes the profile of the aggregate.
@@ -49,16 +49,17 @@ pub trait AckControl: Send {
     /// the member are already queued. Packets of an unresponsive sender are treated like UDP.
     fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool;
 
-    /// Takes in a packet that goes back; what goes on at once is appended to `out`, in order.
+    /// Offers a returning packet. Packets that depart at once are appended to `out`, in order.
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo);
 
-    /// Appends to `out` what may go on now; says what the senders have been called for.
+    /// Appends packets that may depart now to `out`. Returns the data that the senders were asked
+    /// for.
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call;
 
-    /// When something may go on although nothing else happens.
+    /// Next time at which a packet may depart without another event.
     fn ready_at(&self) -> Option<Time>;
 
-    /// ACKs of `member` that are held.
+    /// Number of held ACKs of `member`.
     fn held(&self, member: Member) -> u32;
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
@@ -75,7 +76,7 @@ pub trait AckControl: Send {
         0
     }
 
-    /// Appends all that is held of `member` to `out`, in order.
+    /// Appends all held packets of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
 
     /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
@@ -93,10 +94,10 @@ pub trait AckControl: Send {
     /// Sets the sequence state of the new member `member`, as its previous ACK control knew it.
     fn set_numbers(&mut self, member: Member, numbers: Numbers);
 
-    /// A member that is no more; nothing of it is held.
+    /// Removes a member. None of its packets is held.
     fn leave(&mut self, member: Member);
 
-    /// What it holds and has done.
+    /// Its counters, and the number of held ACKs.
     fn counts(&self) -> Counts;
 }
 
@@ -104,24 +105,24 @@ pub trait AckControl: Send {
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(hold::Flow);
 
-/// A packet that goes back to the sender of a member.
+/// A packet that returns to the sender of a member.
 pub struct Returning<'a> {
-    /// Whose data it acknowledges.
+    /// The member whose data it acknowledges.
     pub member: Member,
-    /// What is known of its flow.
+    /// Facts about its flow.
     pub known: &'a Known,
     /// The packet.
     pub packet: PacketId,
 }
 
-/// What is known of a flow, seen from between its ends.
+/// Facts about a flow, seen from between its ends.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Known {
     /// The sequence number after the highest that the sender of the data sent.
     pub sent: Option<u32>,
-    /// How many bits the receiver's window is shifted by, if the SYNs told.
+    /// Window scale of the receiver. `None` unless the SYNs were seen.
     pub scale: Option<u8>,
-    /// The longest segment that both ends take, if their SYNs told.
+    /// The longest segment that both ends accept. `None` unless their SYNs were seen.
     pub mss: Option<u16>,
     /// Shortest round trip to the sender and back.
     pub near: Option<Duration>,
@@ -129,42 +130,43 @@ pub struct Known {
     pub far: Option<Duration>,
     /// AccECN or MPTCP was negotiated: each ACK is valid only with its own number.
     pub extended: bool,
-    /// Its part relative to the other members.
+    /// Its weight relative to the other members.
     pub weight: u32,
 }
 
-/// What stands between the ACKs that go on and the rate of the aggregate.
+/// State of the aggregate, between departing ACKs and its rate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Queue {
-    /// Charged bytes of its governed flows that wait in it, or have passed before their time.
+    /// Charged bytes of its ACK-controlled flows that wait in the queue, or have passed before they
+    /// conform.
     pub own: Bytes,
-    /// Packets of others wait in it as well.
+    /// Packets of other flows wait too.
     pub others: bool,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
-    /// Data passes it before it is paid for.
+    /// Data passes the aggregate before it is paid for.
     pub passes: bool,
-    /// Charged bytes of others that have left it so far.
+    /// Charged bytes of other flows that have departed.
     pub left: Bytes,
-    /// What stands behind it.
+    /// State of the egress.
     pub ahead: Ahead,
 }
 
-/// Where data of a governed flow waits.
+/// Place where data of an ACK-controlled flow waits.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// As the direction says: data from the LAN as `upload`, data from the WAN as `download`.
+    /// By direction: data from the LAN as `upload`, data from the WAN as `download`.
     #[default]
     Auto,
-    /// The bottleneck is behind the gateway: data waits in the aggregate's queue.
+    /// The bottleneck is downstream of the gateway: data waits in the aggregate's queue.
     Upload,
-    /// The bottleneck is before the gateway: data that has crossed it passes at once and is charged.
+    /// The bottleneck is upstream of the gateway: data passes at once and is charged.
     Download,
 }
 
 impl Placement {
-    /// Whether data that goes in `direction` passes at once.
+    /// Returns `true` if data in `direction` passes at once.
     #[must_use]
     pub fn passes(self, direction: Direction) -> bool {
         match self {

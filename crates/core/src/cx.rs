@@ -18,7 +18,7 @@ pub struct Cx<'a> {
     pub now: Time,
     /// Every packet of the run.
     pub pool: &'a mut PacketPool,
-    /// Where drops and marks are counted.
+    /// Counters of drops and marks.
     pub tally: &'a mut Tally,
 }
 
@@ -47,12 +47,12 @@ pub enum Reason {
     LinkLoss,
     /// No port leads to its destination.
     NoRoute,
-    /// Left in the rings while the driver hung, and too old to send.
+    /// Remained in the rings while the driver hung, and became too old to send.
     Stale,
     /// Longer than the egress port can send.
     TooLong,
-    /// Every packet buffer was in use. Or the packet would have had to wait, and the last buffers
-    /// are reserved for packets that need not.
+    /// All packet buffers were in use. Or the packet would have had to wait, and the last buffers
+    /// are reserved for packets that depart at once.
     NoBuffer,
     /// The egress port refused the packet.
     Refused,

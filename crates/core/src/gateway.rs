@@ -72,9 +72,9 @@ pub struct Gateway {
     signals: bool,
     /// A queue may have a marking.
     marks: bool,
-    /// How many policy sets have been installed; what [`Handle`]s were made in.
+    /// Number of policy sets installed. A [`Handle`] records the number at its creation.
     generation: u32,
-    /// Counts changes of which policies, classes and links there are, but not the steps of a swap.
+    /// Number of changes of the policies, classes and links, without the steps of a swap.
     arrangement: u32,
     flows: FlowTable,
     lan_hosts: LanHosts,
@@ -82,34 +82,34 @@ pub struct Gateway {
     aggregates: Aggregates,
     timers: Timers,
     links: [Link; 2],
-    /// How long it may be before a driver looks again.
+    /// Longest interval between two calls of the driver.
     grain: Duration,
     trunks: Option<Box<Trunks>>,
-    /// The number of the trunk that came last.
+    /// The number of the newest trunk.
     last_trunk: NonZeroU16,
-    /// Where data waits in each direction, as signals see it.
+    /// Egresses of each direction, as ACK control sees them.
     places: [Places; 2],
     unresponsive: Unresponsive,
     counts: Counts,
 }
 
-/// What the gateway counts of itself.
+/// Counters of the gateway itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     received: [Count; 2],
     transmitted: [Count; 2],
-    /// Fragments whose first fragment was not known.
+    /// Fragments whose first fragment is unknown.
     without_first: [u64; 2],
-    /// Drops and marks at the links, and of aggregates that are no more.
+    /// Drops and marks at the links, and of removed aggregates.
     tally: Tally,
-    /// What the signals of aggregates that are no more have done.
+    /// Counters of ACK control in removed aggregates.
     acks: crate::ack::Counts,
-    /// What trunks that are no more have done.
+    /// Counters of removed trunks.
     trunks: crate::trunk::Counts,
 }
 
 impl Gateway {
-    /// The port towards the hosts it serves.
+    /// The port towards the hosts of the site.
     pub const LAN: PortId = PortId(0);
     /// The port towards the Internet.
     pub const WAN: PortId = PortId(1);
@@ -154,7 +154,8 @@ impl Gateway {
         gateway
     }
 
-    /// Whether it changes nothing about the traffic: then a driver may let packets pass without it.
+    /// Returns `true` if the gateway does not change the traffic. A driver may then let frames
+    /// bypass it.
     #[must_use]
     pub fn is_transparent(&self) -> bool {
         self.policies.policies().is_empty()
@@ -170,7 +171,7 @@ impl Gateway {
         &self.policies
     }
 
-    /// What it was told beside the policies.
+    /// The settings beside the policies.
     #[must_use]
     pub const fn config(&self) -> &GatewayConfig {
         &self.config
@@ -196,7 +197,7 @@ impl Gateway {
         self.condition(now, direction, slot, id);
     }
 
-    /// The third stage: the aggregate in `slot` decides about `id`; without one it goes on.
+    /// The aggregate in `slot` decides about `id`. Without an aggregate, the packet is sent.
     fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
         if self.marks {
             self.sight_at_aggregate(now, direction, slot, &id);
@@ -209,8 +210,8 @@ impl Gateway {
         self.settle(now, slot, out);
     }
 
-    /// After the aggregate in `slot` has been asked: what it lets go leaves, and so do the ACKs that
-    /// may because of that.
+    /// Forwards packets that the aggregate in `slot` has released. Then releases ACKs for which its
+    /// egress has room now.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
         let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
@@ -223,15 +224,15 @@ impl Gateway {
         }
     }
 
-    /// Hands what may leave, all of one class, to the link of `direction`.
+    /// Hands released packets of one class to the link of `direction`.
     fn send(&mut self, now: Time, direction: Direction, class: Option<ClassId>, mut out: Fifo) {
         while let Some(packet) = out.pop(&self.pool) {
             self.send_one(now, direction, class, packet);
         }
     }
 
-    /// Hands a packet to the link. What waits there of its flow is of the same class from now on, so
-    /// that no packet overtakes another.
+    /// Hands a packet to the link. Waiting packets of its flow move to the same class, so that no
+    /// packet overtakes another.
     fn send_one(
         &mut self,
         now: Time,
@@ -257,17 +258,17 @@ impl Gateway {
         self.links[direction.index()].push(&mut cx, leaf, packet);
     }
 
-    /// Lets the aggregate in `slot` look whether it may send.
+    /// Lets the aggregate in `slot` check its packets.
     fn trigger(&mut self, now: Time, slot: u32, why: Trigger) {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
         let mut out = Fifo::new();
-        // A timer may be for ACKs that are held; what else triggers it lets none go on by itself.
+        // A timer may be for held ACKs. Other triggers release no ACKs by themselves.
         if aggregate.trigger(now, &mut self.pool, why, &mut out) || why == Trigger::Timer {
             self.settle(now, slot, out);
         }
     }
 
-    /// Does what is due: aggregates whose packets conform by now, and flows that have expired.
+    /// Runs expired timers: checks of aggregates, and sweeps of the flow table.
     #[inline(never)]
     fn advance(&mut self, now: Time) {
         while let Some(due) = self.timers.due(now) {

@@ -218,7 +218,7 @@ impl RateAdjuster {
     }
 }
 
-/// How the weight changes at the end of a round.
+/// Change of the weight at the end of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Decision {
     Hold,
@@ -228,7 +228,7 @@ enum Decision {
     Increase(Factor),
     /// Increase by this weight, because the queue is too long.
     Force(Factor),
-    /// By the part `beta`.
+    /// Decrease by the part `beta`.
     Decrease,
 }
 

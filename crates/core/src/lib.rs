@@ -1,8 +1,8 @@
 //! Mechanisms for the bandwidth of TCP aggregates, free of I/O, clocks and threads.
 //!
-//! Everything here is a state machine: the caller hands in the current [`Time`] and packets, and
-//! asks what may leave and when to come back. The simulator and the live data plane are two such
-//! callers; neither gets a private version of any mechanism.
+//! Everything here is a state machine. The caller hands in the current [`Time`] and packets. It
+//! asks for packets to transmit, and for the time of its next call. The simulator and the live data
+//! plane are two such callers. Neither has a private version of any mechanism.
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
 //! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·

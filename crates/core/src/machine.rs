@@ -1,4 +1,5 @@
-//! What a driver drives: packets in, packets out, and when to come back.
+//! The contract between a mechanism and its driver: packets in, packets out, and the time of the
+//! next call.
 
 use std::time::Duration;
 
@@ -8,26 +9,28 @@ use crate::{PacketId, PacketPool, Time};
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PortId(pub u8);
 
-/// Something between ports: the gateway, or the emulator of a network.
+/// A device with ports: the gateway, or the emulator of a network.
 ///
-/// A driver hands in one thing, then drains [`poll_transmit`](Self::poll_transmit) of every port
-/// until `None`, then comes back when something arrives or at [`poll_timeout`](Self::poll_timeout),
-/// whichever is first. Coming back early is harmless; coming back late costs quality, never
-/// correctness. Time does not run backwards; if a driver's does, nothing is granted.
+/// A driver hands in one packet. It then drains [`poll_transmit`](Self::poll_transmit) of every
+/// port until `None`. It calls again at the next packet, or at
+/// [`poll_timeout`](Self::poll_timeout). Early calls are harmless. Late calls cost quality, never
+/// correctness. Time does not run backwards. If a driver's does, nothing is granted.
 pub trait Machine {
-    /// Every packet inside, and the free slots for more.
+    /// The pool of all packets inside, with its free slots.
     fn pool(&mut self) -> &mut PacketPool;
 
-    /// Takes in a packet that arrived at `port`.
+    /// Hands in a packet that arrived at `port`.
     fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId);
 
     /// A packet to send out of `port` now.
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId>;
 
-    /// When [`poll_transmit`](Self::poll_transmit) may next have a packet; `None` if nothing waits.
+    /// Latest time for the next call of [`poll_transmit`](Self::poll_transmit). `None` if no packet
+    /// waits.
     fn poll_timeout(&mut self, now: Time) -> Option<Time>;
 
-    /// Whether [`poll_timeout`](Self::poll_timeout) also does a slice of other work, such as a policy change.
+    /// Returns `true` if [`poll_timeout`](Self::poll_timeout) also does a slice of other work, such
+    /// as a policy change.
     fn is_working(&self) -> bool {
         false
     }
@@ -38,8 +41,8 @@ pub trait Machine {
         false
     }
 
-    /// The driver comes back only so often: what arrives in between is taken in together, and what
-    /// leaves does so together. Zero, as long as nothing is said, for each at its own time.
+    /// Sets the poll interval of the driver. Packets that arrive or depart within one interval are
+    /// handled together. Zero, the default: each packet at its own time.
     fn set_grain(&mut self, grain: Duration) {
         let _ = grain;
     }

@@ -1,4 +1,4 @@
-//! Chance, seeded: the same numbers on any machine, and a sequence of its own for every component.
+//! Seeded random numbers: the same on any machine, with a sequence of its own for each component.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::Chance;
 pub struct Random(Pcg32);
 
 impl Random {
-    /// The numbers of component number `component` in a run seeded with `seed`.
+    /// The random numbers of component number `component` in a run with seed `seed`.
     ///
-    /// Components do not disturb one another: what one draws changes nothing for the others.
+    /// Components are independent: draws of one component do not change the numbers of others.
     #[must_use]
     pub fn new(seed: u64, component: u64) -> Self {
         // Generators whose states or streams are close to each other are correlated.
@@ -22,16 +22,17 @@ impl Random {
         Self(Pcg32::new(state, mixed(state)))
     }
 
-    /// The numbers of the component called `name` in a run seeded with `seed`, for components that
-    /// come and go.
+    /// The random numbers of the component called `name` in a run with seed `seed`, for components
+    /// that come and go.
     #[must_use]
     pub fn named(seed: u64, name: &[&str]) -> Self {
-        // A part ends with what no byte of a text is, so that no two names are one.
+        // Each part ends with a value that no byte has. So different names never give the same
+        // bytes.
         let bytes = name.iter().flat_map(|part| part.bytes().map(u64::from).chain([u64::MAX]));
         Self::new(seed, bytes.fold(0, |so_far, byte| mixed(so_far ^ byte)))
     }
 
-    /// Whether something of this probability happens now.
+    /// Returns `true` with probability `chance`.
     pub fn happens(&mut self, chance: Chance) -> bool {
         match chance.ppb() {
             0 => false,
@@ -39,7 +40,7 @@ impl Random {
         }
     }
 
-    /// A number below `n`, each equally likely; zero if `n` is zero.
+    /// A uniform number below `n`. Zero if `n` is zero.
     ///
     /// Source: multiplication instead of division, with rejection (doi 10.1145/3230636, algorithm 5).
     pub fn below(&mut self, n: u64) -> u64 {
@@ -53,23 +54,24 @@ impl Random {
         }
     }
 
-    /// A real from zero to less than one, each multiple of 2^-53 equally likely.
+    /// A uniform real number from zero to less than one: a multiple of 2^-53.
     #[expect(clippy::as_conversions, reason = "53 bits are what a real holds exactly")]
     pub fn unit(&mut self) -> f64 {
         const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
         (self.0.next_u64() >> 11) as f64 * UNIT
     }
 
-    /// Nanoseconds that differ from zero by at most `span`, each equally likely.
+    /// A uniform number of nanoseconds from `-span` to `span`.
     pub fn uniform(&mut self, span: Duration) -> i64 {
         let span = whole_nanos(span);
         signed(self.below(2 * span + 1)) - signed(span)
     }
 
-    /// Nanoseconds distributed almost normally around zero with standard deviation `deviation`.
+    /// Nanoseconds with an almost normal distribution around zero. The standard deviation is
+    /// `deviation`.
     ///
     /// It is the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
-    /// distribution): that ends at six deviations, and needs integers only.
+    /// distribution). It ends at six deviations, and needs integers only.
     pub fn normal(&mut self, deviation: Duration) -> i64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
         let around_zero = i128::from(sum) - 6 * (1i128 << 32);
@@ -78,7 +80,7 @@ impl Random {
     }
 }
 
-/// The longest span that can be drawn: what keeps six deviations within 63 bits.
+/// The longest span that can be drawn. Six deviations stay within 63 bits.
 const LONGEST: u64 = 1 << 60;
 
 fn whole_nanos(span: Duration) -> u64 {
@@ -95,7 +97,7 @@ pub(crate) const fn halves(product: u128) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
-/// `x` with every bit spread over all others.
+/// Mixes the bits of `x`: each bit of the result depends on all bits of `x`.
 ///
 /// Source: SplitMix64 (doi 10.1145/2714064.2660195), one step.
 pub(crate) const fn mixed(x: u64) -> u64 {
@@ -109,8 +111,8 @@ pub(crate) const fn mixed(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Every run that was ever recorded depends on this sequence: it may not change unnoticed, not
-    /// even with a new version of the generator's crate.
+    /// Every recorded run depends on this sequence. It must not change unnoticed, not even with a
+    /// new version of the generator's crate.
     #[test]
     fn the_sequence_is_this_one() {
         let mut random = Random::new(1, 2);
@@ -139,7 +141,7 @@ mod tests {
         assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
     }
 
-    /// Kills: using only 32 bits.
+    /// Kills: only 32 bits in use.
     #[test]
     fn reals_are_below_one_and_as_likely_everywhere() {
         let mut random = Random::new(5, 0);

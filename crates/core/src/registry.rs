@@ -1,11 +1,11 @@
-//! How a mechanism is named in policy files, scenarios and the API.
+//! Names of mechanisms in policy files, scenarios and the API.
 //!
-//! A name alone means the mechanism with its defaults; a table with `kind = "<name>"` sets its
-//! parameters. Unknown names and misspelt fields are errors that list what there is.
+//! A name alone selects the mechanism with its defaults. A table with `kind = "<name>"` also sets
+//! parameters. Errors about unknown names and misspelt fields list the valid ones.
 
-/// Makes `$spec`: one variant per mechanism, holding that mechanism's `Config`, whose `build` with
-/// the arguments given here makes the `$mechanism`. No file can name an `unnamed` variant; it is made
-/// from others, and goes by the name that its `Config` gives it.
+/// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
+/// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
+/// variant. It is made from other variants, and its `Config` returns its name.
 macro_rules! registry {
     (
         $(#[$doc:meta])* $spec:ident, $what:literal,
@@ -14,7 +14,7 @@ macro_rules! registry {
         registry! { @names $(#[$doc])* $spec, $what: $($list)+ }
 
         impl $spec {
-            /// One, new and empty.
+            /// Makes a new instance without packets.
             #[must_use]
             pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
                 registry! { @build self ($($arg),*) $($list)+ }
@@ -44,13 +44,14 @@ macro_rules! registry {
         }
 
         impl $spec {
-            /// Every name there is.
+            /// All names.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// What goes by each of [`NAMES`](Self::NAMES), in a sentence.
+            /// A sentence about each of [`NAMES`](Self::NAMES).
             pub const ABOUT: &[&str] = &[$(concat!($($each),+).trim_ascii()),+];
 
-            /// Reads the parameters of what goes by `name`; `None` if nothing does.
+            /// Deserializes the parameters of the mechanism called `name`. `None` if no mechanism
+            /// has that name.
             pub fn parameters<'de, D: serde::Deserializer<'de>>(
                 name: &str,
                 from: D,
@@ -64,7 +65,7 @@ macro_rules! registry {
                 }
             }
 
-            /// The name it goes by.
+            /// Its name.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -113,7 +114,7 @@ macro_rules! registry {
     };
 }
 
-/// Reads a `Config` field by field, and then asks its `check` about the whole.
+/// Deserializes a `Config` field by field, and then calls its `check`.
 ///
 /// The derived `Deserialize` must be `remote = "Self"`.
 macro_rules! checked {

@@ -14,11 +14,11 @@ use crate::{ByReason, Rate};
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Which policy set runs: counts the sets installed.
+    /// Number of policy sets installed.
     pub generation: u64,
-    /// Packets and bytes taken in, by direction.
+    /// Packets and bytes received, by direction.
     pub received: [Count; 2],
-    /// Packets and bytes handed out, by direction.
+    /// Packets and bytes transmitted, by direction.
     pub transmitted: [Count; 2],
     /// Packets inside.
     pub held: u32,
@@ -27,18 +27,18 @@ pub struct Report {
     /// Packets marked and dropped by the marking of the link's queue or of its shared buffer, by direction. `None`
     /// without a marking there.
     pub link_marking: [Option<Marks>; 2],
-    /// Control traffic of the access link, by direction. `None` if no packet came yet.
+    /// Control traffic of the access link, by direction. `None` before its first packet.
     pub control: [Option<ControlReport>; 2],
     /// Packets dropped, by reason.
     pub drops: ByReason,
     /// Packets marked "congestion experienced", by reason.
     pub marks: ByReason,
-    /// Packets that are no more because their ACK is kept as a record, or the next one says more; or
-    /// that were for a trunk.
+    /// Packets consumed: ACKs stored as records, ACKs superseded by a newer one, and packets
+    /// terminated at a trunk.
     pub absorbed: u64,
-    /// Packets made of others, which are ACKs that were records, or parts of one; or by trunks.
+    /// Packets made: ACKs rebuilt from records, parts of ACKs, and packets of trunks.
     pub made: u64,
-    /// Fragments whose first fragment was not known, by direction.
+    /// Fragments whose first fragment is unknown, by direction.
     pub fragments_without_first: [u64; 2],
     /// Flows in the table.
     pub flows: u32,
@@ -74,7 +74,7 @@ impl AddAssign for Count {
     }
 }
 
-/// A flow whose sender sends more than its ACKs call for.
+/// A flow whose sender transmits more than its ACKs request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnresponsiveFlow {
     /// Address and port of the sender.
@@ -92,35 +92,36 @@ pub struct UnresponsiveFlow {
 pub struct AggregateReport {
     /// The policy it belongs to.
     pub policy: String,
-    /// The way its packets go.
+    /// Direction of its packets.
     pub direction: Direction,
     /// Flows that are members now.
     pub flows: u32,
-    /// What came in.
+    /// Packets that arrived.
     pub offered: Count,
-    /// What left, in profile where there is a profile.
+    /// Packets that departed, in profile if the policy has a profile.
     pub conforming: Count,
-    /// What left out of profile (policed and marked).
+    /// Packets that departed out of profile (policed and marked).
     pub exceeding: Count,
-    /// What was dropped.
+    /// Packets dropped.
     pub drops: ByReason,
-    /// What was marked "congestion experienced".
+    /// Packets marked "congestion experienced".
     pub marks: ByReason,
     /// Packets that the marking of the policy's queue marked and dropped. `None` without a marking.
     pub marking: Option<Marks>,
-    /// What waits now.
+    /// Backlog now.
     pub backlog: Backlog,
-    /// Most bytes that ever waited.
+    /// Largest backlog so far, in bytes.
     pub peak_backlog: u64,
-    /// Nanoseconds that packets which have left had waited, in total.
+    /// Total waiting time of departed packets in nanoseconds.
     pub waited_ns: u64,
-    /// Packets that left more than 2 ms after they, or those sent together with them, conformed.
+    /// Packets that departed more than 2 ms after they, or packets sent together with them,
+    /// conformed.
     pub late: u64,
-    /// How often each trigger looked whether the aggregate may send.
+    /// Number of checks for departures by each trigger.
     pub triggers: Triggers,
-    /// How its senders are told by their ACKs, if they are.
+    /// ACK control of its senders. `None` for none.
     pub signal: Option<&'static str>,
-    /// ACKs that go back to its senders: what is held of them, and what was done.
+    /// Counters of the ACKs that return to its senders, and the number of held ones.
     pub acks: crate::ack::Counts,
     /// Number of flows whose senders do not respond to their ACKs now.
     pub unresponsive: u32,
@@ -164,17 +165,17 @@ impl ControlReport {
 pub struct ClassReport {
     /// Its name.
     pub name: String,
-    /// The class it is a part of; `None` for the link.
+    /// Its parent. `None` for the link.
     pub parent: Option<String>,
-    /// The way its packets go.
+    /// Direction of its packets.
     pub direction: Direction,
-    /// What it has a right to now.
+    /// Its rights now.
     pub terms: Terms,
-    /// What it has sent.
+    /// Packets and bytes that it has sent.
     pub sent: Sent,
-    /// What waits at it, and below it.
+    /// Backlog of the class and its parts.
     pub backlog: Backlog,
-    /// Packets dropped at it, and below it.
+    /// Packets dropped at the class and its parts.
     pub drops: u64,
     /// Packets that the marking of the class's queue marked and dropped. `None` without a marking.
     pub marking: Option<Marks>,
@@ -184,7 +185,7 @@ pub struct ClassReport {
     pub promises: Vec<Promise>,
 }
 
-/// A promise to a class, and how it was kept.
+/// A promise to a class, with its measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise {
     /// The term that promises it.
@@ -195,22 +196,22 @@ pub struct Promise {
     pub promised: f64,
     /// The measured value. `None` before the first measurement.
     pub kept: Option<f64>,
-    /// How often the promise was broken.
+    /// Number of violations of the promise.
     pub violations: u64,
-    /// How often it was relaxed because other promises have precedence.
+    /// Number of times that it was relaxed because other promises have precedence.
     pub relaxed: u64,
 }
 
-/// What makes an aggregate look whether it may send (`aggregates`, section 6).
+/// Number of checks for departures by trigger (`aggregates`, section 6).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Triggers {
     /// A packet of its own arrived.
     pub arrival: u64,
     /// The shaping timer.
     pub timer: u64,
-    /// An ACK that opens the window of a flow with packets waiting.
+    /// An ACK that opens the window of a flow with a backlog.
     pub ack: u64,
-    /// An ACK of a flow that has nothing to send.
+    /// An ACK of a flow without a backlog.
     pub idle_ack: u64,
     /// A duplicate ACK.
     pub duplicate_ack: u64,
@@ -237,7 +238,7 @@ pub struct FlowReport {
     pub policy: Option<String>,
     /// Its weight there.
     pub weight: u32,
-    /// What came in.
+    /// Packets that arrived.
     pub offered: Count,
     /// Frame bytes of the flow that wait now: at its policy, a trunk, or the link.
     pub waiting_bytes: u64,
@@ -249,9 +250,9 @@ pub struct FlowReport {
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
     pub rtt_wan_us: Option<u64>,
-    /// Segments seen again.
+    /// Segments with data that was seen before.
     pub retransmissions: u64,
-    /// How well it is known: `full`, `no-window-scale`, `queue-only`.
+    /// Extent of the tracker's knowledge: `full`, `no-window-scale`, `queue-only`.
     pub tracking: &'static str,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,

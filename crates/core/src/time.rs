@@ -47,19 +47,19 @@ impl Time {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// Time from `earlier` to this. Zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// So long before this; the start of the run, if that is later.
+    /// The time `span` before this. The start of the run if that is later.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(span)))
     }
 
-    /// The earlier of two times, or the one there is.
+    /// The earlier of two times. The only one if the other is `None`.
     #[must_use]
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
@@ -68,7 +68,7 @@ impl Time {
         }
     }
 
-    /// The first multiple of `interval` at or after this; this itself if `interval` is zero.
+    /// The first multiple of `interval` at or after this. This time itself if `interval` is zero.
     #[must_use]
     pub fn round_up_to(self, interval: Duration) -> Self {
         match nanos(interval) {
@@ -98,7 +98,7 @@ impl fmt::Debug for Time {
     }
 }
 
-/// `span` in nanoseconds; 584 years and more count as forever.
+/// `span` in nanoseconds. 584 years and more count as forever.
 #[inline]
 pub(crate) fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())

@@ -1,17 +1,17 @@
-//! A hierarchical timing wheel: many timers, each set, cancelled and fired in constant time.
+//! A hierarchical timing wheel: many timers, each set, cancelled and expired in constant time.
 //!
 //! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
 use crate::Time;
 use crate::packet::{make_room, slot as index};
 
-/// Timers, each with a number of the caller's choosing and a deadline to the nanosecond.
+/// Timers, each with a number that the caller chooses, and a deadline to the nanosecond.
 ///
-/// Numbers are indices: dense from zero, at most one timer each. Several kinds of timer share a
-/// wheel by dividing the numbers among themselves. Timers fire in the order of their deadlines, and
-/// those of one deadline in the order in which they were set; a deadline that has passed when it is
-/// set counts as the last time the wheel was asked. Memory grows with the largest number and the
-/// furthest deadline, and is then kept.
+/// Numbers are indices: dense from zero, at most one timer each. Several kinds of timers share a
+/// wheel by dividing the numbers. Timers expire in the order of their deadlines. Timers with equal
+/// deadlines expire in the order in which they were set. A deadline in the past counts as the time
+/// of the last call. Memory grows with the largest number and the furthest deadline, and is then
+/// kept.
 ///
 /// ```
 /// # use tidegate_core::{Time, wheel::TimerWheel};
@@ -25,14 +25,14 @@ use crate::packet::{make_room, slot as index};
 #[derive(Clone, Debug, Default)]
 pub struct TimerWheel {
     timers: Vec<Timer>,
-    /// [`SLOTS`] for each level that was ever needed.
+    /// [`SLOTS`] for each level in use so far.
     slots: Vec<Slot>,
-    /// Which slots of a level hold timers.
+    /// Bits of the slots with timers, for each level.
     occupied: [u64; LEVELS],
-    /// Which levels hold timers.
+    /// Bits of the levels with timers.
     levels: u32,
-    /// How far the wheel has turned: no timer is due before. A timer is always filed at the level of
-    /// the highest digit in which its deadline differs from this.
+    /// Time reached: no timer expires earlier. A timer is stored at the level of the highest digit
+    /// in which its deadline differs from this time.
     reached: u64,
 }
 
@@ -44,25 +44,25 @@ struct Timer {
     previous: u32,
 }
 
-/// A list of timers whose deadlines agree in all digits from their level on.
+/// A list of timers whose deadlines are equal in all digits from their level on.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     first: u32,
     last: u32,
-    /// No timer here is due before; exact until one is cancelled.
+    /// No timer here expires earlier. Exact until a timer is cancelled.
     earliest: u64,
 }
 
-/// How near a timer has come.
+/// Distance of a timer from its expiry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Near {
-    /// It fires after others that fire soon.
+    /// Other timers that expire soon expire before it.
     Soon,
-    /// It is one of those others.
+    /// It is one of the next timers.
     Now,
 }
 
-/// The first level that tells of its timers: its slots cover some microseconds.
+/// The first level that announces its timers. Its slots cover some microseconds.
 const COARSE: usize = 2;
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
@@ -77,7 +77,7 @@ impl TimerWheel {
         Self::default()
     }
 
-    /// Timer `number` fires at `deadline`, and not when it was to fire before.
+    /// Sets timer `number` to `deadline`. Replaces an earlier deadline.
     pub fn set(&mut self, number: u32, deadline: Time) {
         let deadline = deadline.nanos().max(self.reached);
         match self.timers.get(index(number)) {
@@ -86,7 +86,7 @@ impl TimerWheel {
         }
     }
 
-    /// Sets a timer that was set, or never was.
+    /// Sets a timer that may be set already.
     #[cold]
     fn set_again(&mut self, number: u32, deadline: u64) {
         if !self.cancel(number) {
@@ -96,7 +96,7 @@ impl TimerWheel {
         self.file(number, deadline);
     }
 
-    /// Timer `number` does not fire; says whether it was set.
+    /// Cancels timer `number`. Returns `true` if it was set.
     pub fn cancel(&mut self, number: u32) -> bool {
         let Some(timer) = self.timers.get_mut(index(number)) else { return false };
         let Timer { deadline, next, previous } = *timer;
@@ -109,15 +109,15 @@ impl TimerWheel {
         true
     }
 
-    /// When timer `number` fires.
+    /// Deadline of timer `number`.
     #[must_use]
     pub fn deadline(&self, number: u32) -> Option<Time> {
         let timer = self.timers.get(index(number)).filter(|timer| timer.next != UNSET)?;
         Some(Time::from_nanos(timer.deadline))
     }
 
-    /// A time at or before the next deadline, and after `now` once [`pop`](Self::pop) has found
-    /// nothing at `now`; `None` if no timer is set.
+    /// A time at or before the next deadline. `None` if no timer is set. It is after `now` once
+    /// [`pop`](Self::pop) has returned `None` at `now`.
     ///
     /// It is the deadline itself unless a timer near it was cancelled.
     #[must_use]
@@ -126,8 +126,8 @@ impl TimerWheel {
         Some(Time::from_nanos(self.slots[slot].earliest))
     }
 
-    /// The timer that fires next, unless another is set that fires before; `None` if that is not known
-    /// without much ado.
+    /// The next timer to expire, if it is known at little cost. A timer set later may expire before
+    /// it.
     #[inline]
     #[must_use]
     pub fn upcoming(&self) -> Option<u32> {
@@ -136,16 +136,16 @@ impl TimerWheel {
         (level < COARSE || first == last).then_some(first)
     }
 
-    /// Fires the next timer due by `now`, and says when it was due; call until `None`.
+    /// Removes the next timer that expires by `now`, and returns its deadline. Call until `None`.
     ///
-    /// Where time is what the timers say, as in a simulation, `now` is how far it may go.
+    /// In a simulation, timers determine the time, and `now` is its bound.
     pub fn pop_next(&mut self, now: Time) -> Option<(Time, u32)> {
         let number = self.pop(now)?;
         Some((Time::from_nanos(self.reached), number))
     }
 
-    /// Does what [`pop_next`](Self::pop_next) does; `near` is told of timers that come near, so that it
-    /// can get ready for them. It depends on how they lie which are told, but of many most are.
+    /// [`pop_next`](Self::pop_next) that calls `near` for timers that expire soon, so that the
+    /// caller can prepare. It is called for some timers only, but for most if there are many.
     #[inline]
     pub fn pop_next_telling(
         &mut self,
@@ -156,12 +156,12 @@ impl TimerWheel {
         Some((Time::from_nanos(self.reached), number))
     }
 
-    /// Fires the next timer due at `now`; call until `None`.
+    /// Removes the next timer that has expired at `now`. Call until `None`.
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         self.fire(now, |_, _, _| {})
     }
 
-    /// `opens` is called for each slot whose timers are about to be filed anew, and its level.
+    /// `opens` is called with each slot whose timers move to lower levels, and with its level.
     #[inline]
     fn fire(&mut self, now: Time, mut opens: impl FnMut(&Self, usize, usize)) -> Option<u32> {
         let now = now.nanos();
@@ -175,7 +175,7 @@ impl TimerWheel {
                 self.turn(level, earliest, now);
                 return None;
             }
-            // A list of one needs no sorting into finer slots.
+            // A list of one timer needs no finer slots.
             if level > 0 && first != last {
                 opens(self, level, at);
                 self.cascade(at, earliest);
@@ -195,7 +195,7 @@ impl TimerWheel {
         }
     }
 
-    /// Tells of the timers of the first slot of `level`, and of those of the second.
+    /// Calls `near` for the timers of the first slot of `level`, and for those of the second.
     fn tell(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
         if level < COARSE {
             return;
@@ -215,8 +215,8 @@ impl TimerWheel {
         core::iter::successors(filed(self.slots[slot].first), next)
     }
 
-    /// Turns to `now`, unless that lies within the next slot to be emptied, whose timers would then
-    /// belong to finer ones.
+    /// Advances the wheel to `now`, unless `now` lies within the next slot with timers. Its timers
+    /// would then belong to finer slots.
     fn turn(&mut self, level: usize, earliest: u64, now: u64) {
         let span = DIGIT * u32::try_from(level).unwrap_or(0);
         if now >> span < earliest >> span {
@@ -224,7 +224,7 @@ impl TimerWheel {
         }
     }
 
-    /// Files the timers of a slot anew, each at a lower level; `earliest` lies in that slot.
+    /// Moves the timers of a slot to lower levels. `earliest` lies in that slot.
     fn cascade(&mut self, slot: usize, earliest: u64) {
         let mut number = self.slots[slot].first;
         self.join(NIL, NIL, slot);
@@ -236,7 +236,7 @@ impl TimerWheel {
         }
     }
 
-    /// Appends a timer to the list of the slot its deadline belongs to.
+    /// Appends a timer to the list of its slot.
     fn file(&mut self, number: u32, deadline: u64) {
         let (level, digit) = digit(deadline, self.reached);
         let Some(slot) = self.slots.get_mut(level * SLOTS + digit) else {
@@ -262,7 +262,7 @@ impl TimerWheel {
         self.file(number, deadline);
     }
 
-    /// Makes `previous` and `next` neighbours in the list of `slot`; `NIL` stands for its ends.
+    /// Links `previous` and `next` in the list of `slot`. `NIL` stands for its ends.
     #[inline]
     fn join(&mut self, previous: u32, next: u32, slot: usize) {
         match previous {
@@ -282,8 +282,8 @@ impl TimerWheel {
         }
     }
 
-    /// The slot that holds the next timer, and its level: the first of the finest level, whose
-    /// timers agree with `reached` in every higher digit.
+    /// The slot of the next timer, and its level. It is the first slot of the finest level with
+    /// timers. These agree with `reached` in every higher digit.
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
             return None;
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(wheel.pop_next(at(250)), None);
     }
 
-    /// A mass of timers, each set anew when it fires.
+    /// Many timers, each set again when it expires.
     ///
     /// Kills: telling from one level higher on; telling of a second slot only where there is none.
     #[test]
