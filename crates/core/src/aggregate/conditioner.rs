@@ -120,6 +120,7 @@ impl Conditioner {
         }
     }
 
+    #[inline]
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
         match self {
             Self::Pass => {
