@@ -1,5 +1,5 @@
-//! An aggregate gateway: TCP connections of users are ended at both sites, and carried in between as streams of one
-//! connection whose congestion control is a weighted Vegas.
+//! An aggregate gateway: it terminates the TCP connections of users at both sites. In between, they
+//! are streams of one connection with a weighted Vegas.
 //!
 //! Source: `itcp`, section 2 (aggregate gateways, aggregate connections).
 //!

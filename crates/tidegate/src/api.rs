@@ -1,4 +1,4 @@
-//! What the control socket says and is told: one shape for the daemon, the commands and `--json`.
+//! Messages of the control socket, shared by the daemon, the commands and `--json`.
 
 mod classes;
 mod explain;
@@ -24,24 +24,24 @@ use crate::describe::Change;
 /// The state of the running gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Status {
-    /// The version of the program that runs.
+    /// The version of the running program.
     pub version: String,
     /// Milliseconds since it started.
     pub uptime_ms: u64,
-    /// The file its policies came from.
+    /// The file of its policies.
     pub file: String,
     /// The file that a restart reads: the one named when the gateway was started.
     #[serde(default)]
     pub started_file: String,
-    /// How its ports are open.
+    /// State of its ports.
     pub ports: Ports,
-    /// Which policy set runs: counts the sets installed.
+    /// Number of policy sets installed.
     pub generation: u64,
-    /// Milliseconds until the policies before these come back, unless confirmed.
+    /// Milliseconds until the previous policies return, unless confirmed.
     pub unconfirmed_ms: Option<u64>,
-    /// Whether frames go straight across because there is nothing to manage.
+    /// Frames bypass the gateway because there is nothing to manage.
     pub passing: bool,
-    /// What needs attention; something here makes the state "degraded".
+    /// Faults that need attention. Any of them makes the state "degraded".
     pub alarms: Vec<String>,
     /// From the LAN to the WAN.
     pub up: LinkDirection,
@@ -51,7 +51,8 @@ pub struct Status {
     pub held: u32,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
-    /// ACKs dropped because the next one of their flow says all of it and more: reason "redundant-ack". Not losses.
+    /// ACKs dropped because the next ACK of their flow supersedes them: reason "redundant-ack". Not
+    /// losses.
     #[serde(default)]
     pub redundant_acks: u64,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
@@ -60,10 +61,10 @@ pub struct Status {
     pub flows: u32,
     /// Flows that found the table full.
     pub untracked: u64,
-    /// Fragments whose first fragment was not known.
+    /// Fragments whose first fragment is unknown.
     #[serde(default)]
     pub fragments_without_first: u64,
-    /// How often the loop came back so late that what had arrived was too old to send.
+    /// Number of times that the loop was late and packets had become too old to send.
     pub hangs: u64,
     /// The longest processor time in us, since the start, for which one command or one slice of a policy change
     /// occupied the data plane. A slice includes the packets of its turn of the loop.
@@ -75,34 +76,34 @@ pub struct Status {
     pub idle_policies: Vec<String>,
 }
 
-/// How the ports are open.
+/// State of the ports.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Ports {
     /// Interface towards the users.
     pub lan: String,
     /// Interface towards the Internet.
     pub wan: String,
-    /// "af-xdp" or "af-packet", and how.
+    /// "af-xdp" or "af-packet", with its mode.
     pub backend: String,
-    /// When the kernel passes frames straight across in place of the gateway.
+    /// Conditions under which the kernel passes frames in place of the gateway.
     pub fail_to_wire: FailToWire,
-    /// What there is to know about the choice.
+    /// Notes about the choice of the backend.
     pub notes: Vec<String>,
 }
 
-/// When the kernel passes frames straight across in place of the gateway.
+/// Conditions under which the kernel passes frames in place of the gateway.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailToWire {
-    /// When it hangs, and when it has ended in whatever way.
+    /// While the gateway hangs, and after it has ended in any way.
     Always,
-    /// Never: without the gateway nothing passes.
+    /// Never: no frame passes without the gateway.
     #[default]
     Never,
 }
 
 impl FailToWire {
-    /// What it means, in words.
+    /// A description in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -115,21 +116,24 @@ impl FailToWire {
 /// One direction of the link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct LinkDirection {
-    /// What the gateway took in. Together with `bypassed` and the losses in `port`, it is what the interface received.
+    /// Packets received by the gateway. With `bypassed` and the losses in `port`, it is the number
+    /// that the interface received.
     pub received: Count,
-    /// What went out.
+    /// Packets transmitted.
     pub transmitted: Count,
     /// Packets and bytes that wait for the access link.
     pub waiting: Count,
-    /// Counts of the marking of the link's queue, or of the buffer that classes share; absent without a marking.
+    /// Counters of the marking of the link's queue, or of the buffer that classes share. Absent
+    /// without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// Control traffic, such as ARP and routing; absent until there is some on a link with a rate.
+    /// Control traffic, such as ARP and routing. Absent before its first packet on a link with a
+    /// rate.
     #[serde(default)]
     pub control: Option<Control>,
-    /// What the port that takes it in has seen; absent where there is no port.
+    /// Counters of the receiving port. Absent without a port.
     pub port: Option<PortCount>,
-    /// Frames that went straight across, by reason; absent without fail-to-wire.
+    /// Frames that bypassed the gateway, by reason. Absent without fail-to-wire.
     pub bypassed: Option<Bypassed>,
 }
 
@@ -151,10 +155,10 @@ pub struct Marking {
     /// Bytes of packets whose flows were projected when they arrived.
     #[serde(default)]
     pub tracked_bytes: u64,
-    /// Factor by which the rounds of these flows count; 1 if other traffic counts at its rate.
+    /// Factor by which the rounds of these flows count. 1 if other traffic counts at its rate.
     #[serde(default)]
     pub rho: f64,
-    /// Bytes in the last interval from which on a flow was to be tracked; 0 without a filter.
+    /// Bytes in the last interval from which on a flow was tracked. 0 without a filter.
     #[serde(default)]
     pub threshold_bytes: u64,
     /// Flows that were projected throughout the last interval and sent less than the threshold in it.
@@ -199,14 +203,14 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// What a port had to leave out.
+/// Losses of a port.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PortCount {
-    /// Frames the kernel dropped for lack of room in the ring.
+    /// Frames dropped by the kernel because the ring was full.
     pub ring_overflows: u64,
-    /// Frames that could not be received, or times the interface went away.
+    /// Frames that could not be received, and disappearances of the interface.
     pub receive_errors: u64,
-    /// Times the interface refused to send for now, or frames it refused for good.
+    /// Frames that the interface refused, temporarily or for good.
     pub send_errors: u64,
     /// Frames dropped because the interface refused them.
     #[serde(default)]
@@ -214,7 +218,7 @@ pub struct PortCount {
     /// Super-packets split in software because the kernel could not.
     #[serde(default)]
     pub split: u64,
-    /// Frames received whose checksums were unfinished and too deep in tunnels to be finished.
+    /// Received frames with unfinished checksums, too deep in tunnels to be finished.
     #[serde(default)]
     pub unfinished: u64,
 }
@@ -230,46 +234,46 @@ pub struct Aggregate {
     pub mean_bps: Option<u64>,
     /// Flows that are members now.
     pub flows: u32,
-    /// What came in.
+    /// Packets that arrived.
     pub offered: Count,
-    /// What left, in profile where there is a profile.
+    /// Packets that departed, in profile if the policy has a profile.
     pub conforming: Count,
-    /// What left out of profile.
+    /// Packets that departed out of profile.
     pub exceeding: Count,
-    /// What waits.
+    /// Packets that wait.
     pub waiting: Count,
-    /// Most bytes that ever waited.
+    /// Largest backlog so far, in bytes.
     pub peak_waiting_bytes: u64,
-    /// Microseconds a packet that left had waited, on average.
+    /// Mean waiting time of departed packets, in microseconds.
     pub mean_wait_us: u64,
-    /// Nanoseconds that packets which have left had waited, in total.
+    /// Total waiting time of departed packets, in nanoseconds.
     pub waited_ns: u64,
-    /// Packets that left more than 2 ms after they conformed.
+    /// Packets that departed more than 2 ms after they conformed.
     pub late: u64,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
     pub marks: BTreeMap<String, u64>,
-    /// Counts of the marking of the policy's queue; absent without a marking.
+    /// Counters of the marking of the policy's queue. Absent without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// How often each trigger looked whether it may send.
+    /// Number of checks for departures by each trigger.
     pub triggers: BTreeMap<String, u64>,
-    /// What is done with the ACKs that go back to its senders; nothing without a signal.
+    /// ACK control of its senders. None if the policy has none.
     pub signal: Option<Signal>,
 }
 
-/// ACK control of an aggregate: all counts are of ACKs that go back to its senders.
+/// ACK control of an aggregate. All counters are of ACKs that return to its senders.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Signal {
     /// "postack" or "tcr".
     pub kind: String,
-    /// Microseconds for which those that went on had been held, on average.
+    /// Mean hold of released ACKs, in microseconds.
     pub mean_hold_us: u64,
     /// Flows whose senders send more data than their ACKs request.
     #[serde(default)]
     pub unresponsive: u32,
-    /// What it holds and has done, its fields beside these.
+    /// Its counters, as fields beside these.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -295,7 +299,7 @@ pub struct Flow {
     pub policy: Option<String>,
     /// Its weight there.
     pub weight: u32,
-    /// What came in.
+    /// Packets that arrived.
     pub offered: Count,
     /// Backlog in bytes of frames: at its policy, a trunk, a class, or the link.
     pub waiting_bytes: u64,
@@ -306,16 +310,16 @@ pub struct Flow {
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
     pub rtt_wan_us: Option<u64>,
-    /// Segments seen again.
+    /// Segments with data that was seen before.
     pub retransmissions: u64,
-    /// How well it is known: "full", "no-window-scale", "queue-only".
+    /// Extent of the tracker's knowledge: "full", "no-window-scale", "queue-only".
     pub tracking: String,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
     /// Its window did not fall after marks of a queue with a marking.
     #[serde(default)]
     pub ignores_marks: bool,
-    /// What limits it now.
+    /// Its present limit.
     pub limit: String,
 }
 
@@ -347,7 +351,7 @@ impl Tunnel {
 /// Flows.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Flows {
-    /// Each of them.
+    /// All reported flows.
     pub flows: Vec<Flow>,
 }
 
@@ -355,16 +359,16 @@ pub struct Flows {
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Period(#[serde(with = "duration")] pub Duration);
 
-/// What a class may have or not.
+/// An optional right of a class.
 #[derive(Clone, Copy, Debug)]
 pub enum OrNone<T> {
-    /// So much.
+    /// This value.
     Some(T),
-    /// Not at all, written `none`: a ceiling or delay bound that is not its own.
+    /// None, written `none`: the class has no ceiling or delay bound of its own.
     None,
 }
 
-/// By hand, because errors of an untagged enumeration do not say what is wrong.
+/// Written by hand, because errors of an untagged enumeration do not describe the fault.
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(from)?;
@@ -376,7 +380,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
 }
 
 impl<T> OrNone<T> {
-    /// How much, if at all.
+    /// The value. `None` for `none`.
     #[must_use]
     pub fn some(self) -> Option<T> {
         match self {
@@ -386,12 +390,12 @@ impl<T> OrNone<T> {
     }
 }
 
-/// Something for both directions, or for each its own.
+/// One value for both directions, or one for each.
 #[derive(Clone, Copy, Debug)]
 pub enum EachWay<T> {
-    /// For both.
+    /// The value for both directions.
     Both(T),
-    /// For those given.
+    /// The values of the given directions.
     Each {
         /// From the LAN to the WAN.
         up: Option<T>,
@@ -400,7 +404,7 @@ pub enum EachWay<T> {
     },
 }
 
-/// By hand, because errors of an untagged enumeration do not say what is wrong.
+/// Written by hand, because errors of an untagged enumeration do not describe the fault.
 impl<'de, T: DeserializeOwned> Deserialize<'de> for EachWay<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let read = |value| T::deserialize(value).map_err(D::Error::custom);
@@ -419,7 +423,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for EachWay<T> {
 }
 
 impl<T: Copy> EachWay<T> {
-    /// Up and down.
+    /// The values for up and down.
     #[must_use]
     pub fn up_and_down(self) -> [Option<T>; 2] {
         match self {
@@ -432,9 +436,9 @@ impl<T: Copy> EachWay<T> {
 /// A policy file on its way to the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Proposal {
-    /// Where it came from.
+    /// Name of the file.
     pub file: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// The files that it includes.
     #[serde(default)]
@@ -442,29 +446,29 @@ pub struct Proposal {
     /// Milliseconds within which it must be confirmed.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
-    /// The policy file also becomes the one that a restart reads. `file` does not count then.
+    /// The file also replaces the policy file that a restart reads. `file` is ignored then.
     #[serde(default)]
     pub save: bool,
 }
 
-/// The difference between a policy file and what runs.
+/// The difference between a policy file and the running configuration.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Plan {
-    /// What would change.
+    /// The changes.
     pub changes: Vec<Change>,
-    /// Classes that were added, changed or removed while it ran, and would be as the file says.
+    /// Classes changed while the gateway ran, which return to the file.
     #[serde(default)]
     pub undone: Vec<String>,
 }
 
-/// What `apply` did.
+/// Result of `apply`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Applied {
-    /// The policy set that runs now.
+    /// Number of the installed policy set.
     pub generation: u64,
-    /// What changed.
+    /// The changes.
     pub changes: Vec<Change>,
-    /// Classes that had been added, changed or removed while it ran, and are now as the file says.
+    /// Classes changed while the gateway ran, which have returned to the file.
     #[serde(default)]
     pub undone: Vec<String>,
     /// Milliseconds within which it must be confirmed.
@@ -472,7 +476,7 @@ pub struct Applied {
     /// The file that a restart reads, if it is not the applied one.
     #[serde(default)]
     pub restart_reads: Option<String>,
-    /// The file that it was saved as.
+    /// The policy file that now contains it.
     #[serde(default)]
     pub saved: Option<String>,
 }
@@ -499,17 +503,17 @@ pub struct Source {
     pub revision: Option<String>,
     /// The newest revision that it delivered.
     pub newest: Option<String>,
-    /// Seconds since it delivered that.
+    /// Seconds since that delivery.
     pub delivered_s: Option<u64>,
-    /// Seconds for which it has had its fault, or its newest set was refused.
+    /// Seconds since its fault, or since its newest set was refused.
     pub failing_s: Option<u64>,
-    /// What is wrong.
+    /// The fault.
     pub error: Option<String>,
-    /// What to do.
+    /// The remedy.
     pub help: Option<String>,
 }
 
-/// How the newest set of a source is put in force.
+/// Options for putting the newest set of a source in force.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct OfSource {
     /// Milliseconds within which it must be confirmed.

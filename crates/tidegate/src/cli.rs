@@ -86,7 +86,7 @@ enum Command {
     Completions(commands::completions::Args),
 }
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context { output: Output::new(cli.json), socket: cli.socket };
@@ -120,11 +120,11 @@ pub fn main() -> ExitCode {
     result.unwrap_or_else(|error| report(&error, &context)).into()
 }
 
-/// Says why a command failed.
+/// Reports why a command failed.
 fn report(error: &anyhow::Error, context: &Context) -> Exit {
     let io = error.downcast_ref::<io::Error>();
     if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-        // Whoever read our data has seen enough.
+        // The reader of our data has closed the pipe: it has read enough.
         return Exit::Done;
     }
     let failure = error.downcast_ref::<Failure>();
@@ -132,7 +132,7 @@ fn report(error: &anyhow::Error, context: &Context) -> Exit {
     let failure = failure.cloned().unwrap_or_else(other);
     output::progress(&failure);
     if context.output.is_json() {
-        // Whoever reads JSON finds the error there; stderr has said it already.
+        // Readers of JSON find the error there. stderr has it already.
         let _ = context.output.json(&serde_json::json!({ "error": failure }));
     }
     failure.exit

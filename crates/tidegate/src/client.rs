@@ -19,12 +19,12 @@ use crate::code::Code;
 use crate::files;
 use crate::output::Failure;
 
-/// Asks for `path`.
+/// Requests `path`.
 pub(crate) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::GET, path, Vec::new())
 }
 
-/// Sends `body` to `path`.
+/// Posts `body` to `path`.
 pub(crate) fn post<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -33,7 +33,7 @@ pub(crate) fn post<T: DeserializeOwned>(
     call(socket, Method::POST, path, serde_json::to_vec(body)?)
 }
 
-/// Sends `body` to change what is at `path`.
+/// Sends `body` as a change of `path`.
 pub(crate) fn patch<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -42,7 +42,7 @@ pub(crate) fn patch<T: DeserializeOwned>(
     call(socket, Method::PATCH, path, serde_json::to_vec(body)?)
 }
 
-/// Removes what is at `path`.
+/// Deletes `path`.
 pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::DELETE, path, Vec::new())
 }
@@ -88,7 +88,7 @@ fn call<T: DeserializeOwned>(
     Ok(serde_json::from_value(answer).map_err(unexpected)?)
 }
 
-/// What the gateway refused, as our own failure.
+/// A refusal of the gateway as our own failure.
 fn refusal(error: &Value) -> Failure {
     let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
     let code = Code::named(&text("code")).unwrap_or(Code::UnexpectedAnswer);
@@ -138,7 +138,7 @@ fn unreachable(socket: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// There is a gateway, but it says nothing.
+/// The failure for a gateway that does not answer.
 fn silent(socket: &Path) -> Failure {
     let message = format!(
         "the gateway at {} has not answered for {} s",

@@ -1,9 +1,8 @@
-//! The clock of everything here that lives in real time: generators of traffic, and those who wait for
-//! processes.
+//! The clock of parts that run in real time: traffic generators, and waits for processes.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time since it was started.
+/// Time since the clock was started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -14,19 +13,19 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// How long ago that was.
+    /// Time since the start.
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 
-    /// Lets `span` go by.
+    /// Sleeps for `span`.
     #[expect(clippy::disallowed_methods, reason = "processes and real traffic live in real time")]
     pub(crate) fn rest(span: Duration) {
         std::thread::sleep(span);
     }
 }
 
-/// Time since the beginning of 1970, as this host has it.
+/// Time since the beginning of 1970, by the clock of this host.
 #[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The commands: one file each, with its arguments and what it does.
+//! The commands: one file each, with its arguments and its work.
 
 pub(crate) mod aggregate;
 pub(crate) mod apply;
@@ -25,11 +25,11 @@ use std::path::PathBuf;
 
 use crate::output::Output;
 
-/// What every command is told.
+/// Settings of every command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where data goes.
+    /// Output of data.
     pub(crate) output: Output,
-    /// Where the running gateway listens.
+    /// Control socket of the running gateway.
     pub(crate) socket: PathBuf,
 }

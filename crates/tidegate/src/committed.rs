@@ -1,9 +1,10 @@
-//! Files of the repository that are made from the code, held equal by tests.
+//! Files of the repository that are generated from the code. Tests keep them equal.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Checks that `path`, from the root of the repository, says `text`; writes it if `UPDATE` is set.
+/// Checks that the file at `path`, from the root of the repository, contains `text`. Writes it if
+/// `UPDATE` is set.
 pub(crate) fn holds(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if env::var_os("UPDATE").is_some() {

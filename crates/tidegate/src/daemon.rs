@@ -58,7 +58,7 @@ pub(crate) struct Daemon {
     started: Instant,
     /// The policy file named at the start, which a restart reads.
     started_file: PathBuf,
-    /// Files are checked against the interfaces of this host; false in tests without real ports.
+    /// Check files against the interfaces of this host. False in tests without real ports.
     fits_host: bool,
     /// Locked briefly only, so that status requests never wait long.
     state: Mutex<State>,
@@ -102,9 +102,9 @@ pub(crate) struct Installed {
 /// The treatment of class changes that were made while the gateway ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Live {
-    /// They stay, except for classes that are written otherwise now.
+    /// Live changes stay, except for classes that the file changes.
     Kept,
-    /// The file counts.
+    /// The file replaces live changes.
     Undone,
 }
 
@@ -244,7 +244,7 @@ impl Daemon {
         Ok(self.turn_at(place).await)
     }
 
-    /// The same for a request that nobody repeats: it waits for a place too.
+    /// The same for a request that nobody repeats: it also waits for a seat.
     async fn patient_turn(&self) -> Result<Turn<'_>, Failure> {
         let closed = |error| Failure::new(Code::System, format!("no place: {error}"));
         let place = self.long.acquire().await.map_err(closed)?;
@@ -289,8 +289,8 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
-    /// Reads the file again, however many long requests wait. A broken one leaves what runs, and raises an
-    /// alarm.
+    /// Reads the file again, after any number of long requests. An invalid file leaves the running
+    /// configuration, and raises an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
         let reloaded = self.try_reload().await;
         if let Ok(Some(other)) = reloaded.as_ref().map(|applied| &applied.restart_reads) {
@@ -324,7 +324,7 @@ impl Daemon {
         self.apply_in(turn, proposal).await
     }
 
-    /// What runs, as it is now.
+    /// The present state.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
         let seen = self.plane.look().await?;
         let trunks = self.trunks().await?.trunks;
@@ -349,7 +349,8 @@ impl Daemon {
             started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
-            // The generation of `file`, also while the next configuration is being installed.
+            // The generation that belongs to `file`, also while the next configuration is being
+            // installed.
             generation: state.generation,
             unconfirmed_ms: state.pending.as_ref().map(left),
             alarms,
@@ -372,7 +373,7 @@ impl Daemon {
         aside(move || Flows { flows: report::flows(flows, &installed.config) }).await
     }
 
-    /// The trunks that end here.
+    /// The trunks that terminate here.
     pub(crate) async fn trunks(&self) -> Result<Trunks, Failure> {
         let ask = self.plane.ask(|live| {
             let peers = live.ports.iter().flat_map(|port| port.peers()).collect::<Vec<_>>();
@@ -383,7 +384,7 @@ impl Daemon {
         Ok(Trunks { trunks: trunk_report::trunks(&trunks, &peers, &config, &rates) })
     }
 
-    /// Samples the rates of trunks; to be called about once a second.
+    /// Samples the rates of trunks. Must be called about once a second.
     pub(crate) async fn look_at_trunks(&self) {
         // A stopped data plane has no trunks.
         if let Ok(trunks) = self.plane.ask(|live| live.machine.trunks()).await {
@@ -410,7 +411,7 @@ impl Daemon {
         self.plane.stop();
     }
 
-    /// Lets frames bypass the gateway while it has nothing to manage; to be called periodically.
+    /// Lets frames bypass the gateway while it has nothing to manage. Must be called periodically.
     pub(crate) fn settle(&self) {
         self.plane.settle();
     }
@@ -447,7 +448,7 @@ impl Daemon {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let config = config.ok_or(Refusal::Findings(found))?;
-            // The set of a source that is named again later would be an old one.
+            // If a source is named again later, its set would be an old one.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?)
@@ -523,7 +524,7 @@ impl Installed {
         Ok(Self { documents, config, ends, live: BTreeMap::new() })
     }
 
-    /// Takes over the live class changes of `running`, except for classes that are written otherwise here.
+    /// Takes over the live class changes of `running`, except for classes that the file changes.
     fn keep_live(&mut self, running: &Self) {
         let written = |installed: &Self, name: &str| {
             installed.config.classes.classes().iter().find(|class| class.name == name).cloned()

@@ -32,7 +32,7 @@ pub struct Lab {
     place: Place,
     folder: PathBuf,
     state: State,
-    /// Whether what runs in it ends with the thread that started it.
+    /// `true` if what runs in it ends with the thread that started it.
     owned: bool,
 }
 

@@ -143,7 +143,7 @@ impl Output {
         Self { json }
     }
 
-    /// Whether `--json` was given.
+    /// Returns `true` if `--json` was given.
     #[must_use]
     pub const fn is_json(self) -> bool {
         self.json

@@ -1,5 +1,5 @@
-//! Sets the weight of the aggregate connection: the core's rate adjuster, with the samples and the clock of this
-//! gateway. The clock is monotonic, so that steps of the time of day change nothing.
+//! Adjusts the weight of the aggregate connection with the core's rate adjuster. Samples use a
+//! monotonic clock, so steps of the time of day change nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Adjuster {
 }
 
 impl Adjuster {
-    /// Starts with the random wait, which `seed` makes unlike that of other gateways.
+    /// Starts with the random wait. `seed` makes it differ from that of other gateways.
     pub(super) fn new(site: &Site, seed: u64) -> Self {
         let random = Random::named(seed, &["rate adjuster"]);
         let adjuster = RateAdjuster::new(&site.config.weight, random, Time::ZERO);

@@ -31,25 +31,25 @@ use super::link::{Delivery, Link};
 use super::site::Site;
 use super::stalled::PATIENCE;
 
-/// Bytes that are read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams wait
-/// for each other.
+/// Bytes read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams
+/// wait for each other.
 const CHUNK: usize = 16 << 10;
 
 /// Error code of a stream whose TCP connection was reset.
 const RESET: VarInt = VarInt::from_u32(1);
 
-/// Why a connection did not end with a FIN in each direction.
+/// The reason why a connection did not end with a FIN in each direction.
 #[derive(Debug)]
 pub(super) enum End {
     /// The TCP connection here was reset or failed.
     Here(io::Error),
-    /// The one of the peer was.
+    /// The TCP connection of the peer was reset or failed.
     There,
     /// The aggregate connection is lost.
     Lost,
     /// The peer could not open its TCP connection.
     Failed(Answer),
-    /// The TCP connection here took nothing, and others needed the room.
+    /// The TCP connection here accepted no bytes, and others needed the room.
     Expelled,
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn carry(
     let ended = tokio::try_join!(ends.up(&mut send), down).map(drop);
     let (delivery, eof) = (ends.delivery, ends.eof.into_inner());
     if let Err(end) = &ended {
-        // The stream may be gone already.
+        // The stream may have ended already.
         let _ = send.reset(RESET);
         let _ = recv.stop(RESET);
         reset(tcp);
@@ -139,7 +139,7 @@ async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     }
 }
 
-/// Counts bytes that were acknowledged to a client here, which has ended its side, and never arrived.
+/// Counts a client here that has closed, and whose acknowledged bytes never arrived.
 fn lose(site: &Site, end: &End, unconfirmed: bool) {
     if unconfirmed && matches!(end, End::Lost) {
         site.counters.lost_after_close.one();
@@ -148,9 +148,10 @@ fn lose(site: &Site, end: &End, unconfirmed: bool) {
 
 /// Sets the options of a TCP connection of a user. A failure costs speed, or the early end of a dead connection.
 pub(super) fn set_options(tcp: &TcpStream) {
-    // Bytes leave as they come; the buffers of the kernel make full segments of them under load.
+    // Bytes depart as they arrive. Under load, the kernel's buffers combine them into full
+    // segments.
     let _ = tcp.set_nodelay(true);
-    // A host that is gone gives its seat back. The kernel's `tcp_keepalive_time` says when.
+    // A dead host releases its seat. The kernel's `tcp_keepalive_time` decides when.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 
@@ -168,7 +169,7 @@ struct Ends<'a> {
     tcp: &'a TcpStream,
     /// The number of the stream in confirmations.
     number: u64,
-    /// Tells when all bytes of the TCP connection here have been acknowledged at the other end.
+    /// Completes when the other end has acknowledged all bytes of the TCP connection here.
     delivery: Arc<Delivery>,
     /// The TCP connection here has sent its FIN.
     eof: AtomicBool,
@@ -197,11 +198,11 @@ impl Ends<'_> {
             self.write(send, bytes).await?;
         }
         self.eof.store(true, Ordering::Release);
-        // The stream may have been stopped; the other direction then says so.
+        // The stream may have been stopped. The other direction then reports it.
         send.finish().map_err(|_| End::There)
     }
 
-    /// Hands `bytes` to the stream, when it may take them.
+    /// Writes `bytes` to the stream when it has room.
     async fn write(&self, send: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
         let mut write = pin!(send.write_chunk(bytes));
         // Most writes end at the first poll.
@@ -224,7 +225,8 @@ impl Ends<'_> {
             self.link.tell(self.number);
             return Ok(());
         }
-        // Our FIN comes last. The peer may wait for our confirmation in the same way, so that is sent before.
+        // Our FIN comes last. The peer may wait for our confirmation in the same way, so the
+        // confirmation is sent first.
         self.all_acknowledged().await?;
         self.link.tell(self.number);
         tokio::select! {
@@ -234,7 +236,7 @@ impl Ends<'_> {
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
     }
 
-    /// Writes `bytes` to the TCP connection. It is stalled while it takes nothing.
+    /// Writes `bytes` to the TCP connection. The connection is stalled while it accepts none.
     async fn deliver(&self, bytes: &[u8]) -> Result<(), End> {
         let mut writing = pin!(write(self.tcp, bytes));
         // Most writes end at the first poll.
@@ -254,15 +256,15 @@ impl Ends<'_> {
         }
     }
 
-    /// Tells if the TCP connection has sent its FIN. Bytes before it may not have been read yet.
+    /// Returns `true` if the TCP connection has received a FIN. Bytes before it may be unread.
     async fn has_sent_fin(&self) -> bool {
         let ready = at_once(pin!(self.tcp.ready(Interest::READABLE))).await;
         let is_closed = matches!(ready, Some(Ok(ready)) if ready.is_read_closed());
         is_closed || self.eof.load(Ordering::Acquire)
     }
 
-    /// Waits until the TCP connection has acknowledged all that was written to it. The kernel does not tell when, so
-    /// it is asked at growing intervals.
+    /// Waits until the TCP connection has acknowledged all bytes written to it. The kernel sends no
+    /// notification, so it is asked at growing intervals.
     async fn all_acknowledged(&self) -> Result<(), End> {
         let mut interval = SOON;
         while unacknowledged(self.tcp)? > 0 {
@@ -300,12 +302,12 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// First interval between questions to the kernel: a round trip on a LAN.
+/// First interval between two questions to the kernel: a round trip on a LAN.
 const SOON: Duration = Duration::from_millis(1);
 /// Longest interval.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The bytes that can be read now; none after a FIN. Takes no more memory than there are bytes.
+/// The bytes that can be read now; none after a FIN. Allocates no more memory than there are bytes.
 fn read(tcp: &TcpStream) -> io::Result<Bytes> {
     let mut buffer = [0; CHUNK];
     let length = tcp.try_read(&mut buffer)?;

@@ -1,4 +1,4 @@
-//! The parts of this host that an aggregate gateway needs, tried out without changing the host.
+//! Checks of the host for an aggregate gateway. They change nothing.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,10 +13,10 @@ use super::{listener, transparent};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The name of a part of the host, and its state; or the reason why a gateway cannot run.
+/// Name of a part of the host with its state, or the reason why a gateway cannot run.
 pub(crate) type Check = (&'static str, Result<String, Failure>);
 
-/// Tries out all that a gateway with this file needs.
+/// Checks everything that a gateway with this file needs.
 pub(crate) fn checks(config: &AggregateConfig) -> Vec<Check> {
     let families = transparent::families().into_iter();
     let keys = Keys::read(Path::new(&config.key_file), config.peer_key);
@@ -40,7 +40,7 @@ fn transparent(config: &AggregateConfig) -> Result<String, Failure> {
     Ok("the kernel accepts the rules".to_owned())
 }
 
-/// Whether the UDP address is free, or in use by a gateway that runs already.
+/// Checks that the UDP address is free, or in use by a running gateway.
 fn listens(config: &AggregateConfig) -> Result<String, Failure> {
     match UdpSocket::bind(config.listen) {
         Ok(_) => Ok(format!("{} is free", config.listen)),
@@ -51,7 +51,7 @@ fn listens(config: &AggregateConfig) -> Result<String, Failure> {
     }
 }
 
-/// Whether this host has a route to the peer.
+/// Checks that this host has a route to the peer.
 fn reaches(config: &AggregateConfig) -> Result<String, Failure> {
     let any: std::net::IpAddr = if config.peer.is_ipv4() {
         std::net::Ipv4Addr::UNSPECIFIED.into()
@@ -72,7 +72,8 @@ fn field(name: &str, message: String) -> Failure {
     Failure { help, ..Failure::new(Code::BadAggregateGateway, message) }
 }
 
-/// Whether the kernel gives the UDP socket its buffers. Smaller ones lose packets of bursts.
+/// Checks that the kernel permits the buffers of the UDP socket. Smaller ones lose packets of
+/// bursts.
 pub(crate) fn buffers(most: u64) -> Result<(), String> {
     let wanted = u64::try_from(SOCKET_BUFFER).unwrap_or(u64::MAX);
     if most >= wanted { Ok(()) } else { Err(format!("sysctl net.core.rmem_max={wanted}")) }

@@ -21,24 +21,26 @@ use tidegate_core::{Factor, Time};
 
 use super::queue::Queue;
 
-/// The congestion control of the core, as scenarios name it.
+/// Name of the core's congestion control in scenarios.
 const CONTROL: &str = "weighted-vegas";
 
 /// Initial window in packets, and the least that a reduction leaves (RFC 9002, section 7.2).
 const INITIAL: u64 = 10;
 const LEAST: u64 = 2;
 
-/// Bytes of a full packet that are no payload of users: header (1 + 8 + 4), authentication (16), and the header of a
-/// STREAM frame (1 + 4 + 4 + 2) (RFC 9000, sections 17.3.1 and 19.8; RFC 9001, section 5.3).
+/// Bytes of a full packet that are not payload of users: header (1 + 8 + 4), authentication (16),
+/// and the header of a STREAM frame (1 + 4 + 4 + 2) (RFC 9000, sections 17.3.1 and 19.8; RFC 9001,
+/// section 5.3).
 const OVERHEAD: u64 = 40;
 
-/// After so long without bytes of users the path may have changed, and its least round-trip time is measured again.
+/// After this time without user bytes, the least round-trip time is measured again, because the
+/// path may have changed.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The state that the gateway and the congestion control share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The clock of the core counts from here.
+    /// Time zero of the core's clock.
     epoch: Instant,
     queue: Arc<Queue>,
     /// In millionths.
@@ -46,7 +48,7 @@ pub(super) struct Shared {
     window: AtomicU64,
     /// Bytes of packets in flight.
     in_flight: AtomicU64,
-    /// Bytes waited for the congestion control when it was last called.
+    /// Bytes waited for the congestion control at its last call.
     waits: AtomicBool,
     /// Nanoseconds in which bytes waited for the congestion control.
     busy: AtomicU64,
@@ -60,7 +62,7 @@ pub(super) struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) window: u64,
-    /// Payload in flight, about.
+    /// Payload in flight, approximately.
     pub(super) in_flight: u64,
     pub(super) waits: bool,
     pub(super) busy: Duration,
@@ -69,7 +71,7 @@ pub(super) struct Observed {
 }
 
 impl Shared {
-    /// Of a gateway whose connections are counted in `queue`.
+    /// State of a gateway whose connections are counted in `queue`.
     pub(super) fn new(queue: Arc<Queue>, weight: Factor, epoch: Instant) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -85,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// From now on the aggregate connection has this weight.
+    /// Sets the weight of the aggregate connection.
     pub(super) fn set_weight(&self, weight: Factor) {
         self.weight.store(weight.millionths(), Ordering::Relaxed);
     }
@@ -150,7 +152,8 @@ struct Batch {
 /// The core's congestion control as quinn calls it.
 pub(super) struct Control {
     shared: Arc<Shared>,
-    /// A mutex only because quinn shares the controller between threads, and the core's is not made for that.
+    /// A mutex, because quinn shares the controller between threads and the core's control is not
+    /// thread-safe.
     control: Mutex<Box<dyn CongestionControl>>,
     weight: Factor,
     window: Window,
@@ -199,7 +202,7 @@ impl Control {
         self.control.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Payload of users in packets of so many bytes.
+    /// Payload of users in packets of `bytes`.
     fn payload(&self, bytes: u64) -> u64 {
         let full = self.window.segment.saturating_sub(OVERHEAD);
         let product = u128::from(bytes) * u128::from(full);
@@ -255,7 +258,7 @@ impl Control {
         self.shared.window.store(self.window.congestion, Ordering::Relaxed);
     }
 
-    /// The core measures the path anew after a pause.
+    /// The core measures the path again after a pause.
     fn resume(&mut self, now: Instant) {
         if self.shared.queue.held() == 0 {
             return;
@@ -270,7 +273,7 @@ impl Control {
     }
 }
 
-/// A control of the core by its name.
+/// The control of the core called [`CONTROL`].
 fn core_control() -> Box<dyn CongestionControl> {
     let name: StrDeserializer<'_, ReadError> = StrDeserializer::new(CONTROL);
     let spec = CongestionSpec::deserialize(name).expect("the core has a control of this name");
@@ -347,7 +350,7 @@ impl Controller for Control {
         self.window.congestion
     }
 
-    /// quinn asks for a copy when the path changes; the copy measures its path anew.
+    /// quinn copies the controller when the path changes. The copy measures its path again.
     fn clone_box(&self) -> Box<dyn Controller> {
         let mut copy = Self::new(self.shared.clone(), self.last, self.window.segment);
         copy.window.congestion = self.window.congestion;
@@ -406,7 +409,7 @@ mod tests {
         ((control.window() / MTU).saturating_sub(50), now)
     }
 
-    /// Kills: a weight that never arrives, or only in new connections; bytes taken for packets.
+    /// Kills: a weight that never arrives, or only in new connections; bytes used as packets.
     #[test]
     fn the_core_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
         let (mut it, shared, now) = control(1);
@@ -420,7 +423,7 @@ mod tests {
         assert_eq!(shared.observed().window, it.window());
     }
 
-    /// Kills: a reduction for each lost packet; none at all; ECN taken for a timeout.
+    /// Kills: a reduction for each lost packet; no reduction; ECN treated as a timeout.
     #[test]
     fn losses_of_one_round_trip_are_one_reduction() {
         let (mut it, _, start) = control(1);

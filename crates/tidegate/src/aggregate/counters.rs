@@ -14,7 +14,7 @@ impl Count {
         self.add(1);
     }
 
-    /// Counts so many more.
+    /// Adds `n`.
     pub(super) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
@@ -28,29 +28,30 @@ impl Count {
 /// The counts of a gateway. Bytes are payload of users.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Connections of clients that were taken here.
+    /// Connections of clients accepted here.
     pub(super) taken: Count,
-    /// Connections that were opened here for the peer.
+    /// Connections opened here for the peer.
     pub(super) opened: Count,
     /// Bytes read from connections here and passed to the peer.
     pub(super) sent: Count,
-    /// Bytes that came from the peer and were written to connections here.
+    /// Bytes received from the peer and written to connections here.
     pub(super) received: Count,
     /// Connections reset because there were `max_connections` already.
     pub(super) full: Count,
     /// Connections reset because the peer was down.
     pub(super) peer_down: Count,
-    /// Connections reset because the peer could not open them: by the answers after `Connected`.
+    /// Connections reset because the peer could not open them, by the answers after `Connected`.
     pub(super) failed: [Count; Answer::FAILURES.len()],
-    /// Connections that one of their ends has reset, or that broke with the aggregate connection.
+    /// Connections reset by one end, or broken with the aggregate connection.
     pub(super) reset: Count,
-    /// Connections reset because they were stalled and others needed the room. `reset` counts them too.
+    /// Connections reset because they were stalled and others needed the room. `reset` includes
+    /// them.
     pub(super) expelled: Count,
-    /// Connections whose client had closed when bytes that had been acknowledged to it were lost with the peer.
+    /// Connections that lost acknowledged bytes with the peer after their client had closed.
     pub(super) lost_after_close: Count,
-    /// Aggregate connections that were established.
+    /// Aggregate connections established.
     pub(super) links: Count,
-    /// Streams whose header or control message could not be used.
+    /// Streams with an invalid header or control message.
     pub(super) bad_messages: Count,
 }
 

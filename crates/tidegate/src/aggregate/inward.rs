@@ -1,4 +1,4 @@
-//! Streams of the peer: for each, a connection to a server is opened here.
+//! Streams of the peer: each opens a connection to a server here.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use super::site::Site;
 /// Time limit for a server to accept a connection.
 pub(super) const OPENING: Duration = Duration::from_secs(10);
 
-/// Opens the connection that a stream of the peer asks for, and carries it to its end.
+/// Opens the connection that a stream of the peer requests, and carries it to its end.
 pub(super) async fn serve(
     site: Arc<Site>,
     link: Arc<Link>,
@@ -44,7 +44,7 @@ pub(super) async fn serve(
             if answer == Answer::BadHeader {
                 site.counters.bad_messages.one();
             }
-            // The peer may have given up already.
+            // The peer may have cancelled the request already.
             let _ = send.write_all(&[answer.byte()]).await;
             let _ = send.finish();
             let _ = recv.stop(answer.byte().into());
@@ -76,9 +76,9 @@ async fn header(recv: &mut RecvStream) -> Result<Header, Answer> {
     Header::decode(&bytes[..FIXED + length]).map_err(|_| Answer::BadHeader)
 }
 
-/// Tells if the peer may have a connection to `address` opened here.
+/// Returns `true` if the peer may open a connection to `address` here.
 fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
-    // An IPv4 address in IPv6 clothes would evade the prefixes of `reachable`.
+    // An IPv4-mapped IPv6 address would evade the prefixes of `reachable`.
     let address = address.to_canonical();
     let is_local = match address {
         IpAddr::V4(it) => it.is_link_local() || it.is_broadcast(),
@@ -103,10 +103,10 @@ async fn connect(config: &AggregateConfig, header: &Header) -> io::Result<TcpStr
     }
 }
 
-/// Opens a connection that the server sees as one of the client.
+/// Opens a connection with the address of the client as its source.
 async fn as_client(client: SocketAddr, destination: SocketAddr) -> io::Result<TcpStream> {
     match transparent(client)?.connect(destination).await {
-        // An earlier connection of this port may not be over for the kernel.
+        // The kernel may still hold an earlier connection of this port.
         Err(error)
             if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) =>
         {

@@ -1,6 +1,7 @@
-//! The keys with which the two gateways prove to each other who they are.
+//! The keys by which the two gateways authenticate each other.
 //!
-//! Each has an Ed25519 key, and the file of each names the public key of the other. No certificates are needed.
+//! Each gateway has an Ed25519 key. The file of each gateway names the public key of its peer. No
+//! certificates are needed.
 //!
 //! Source: RFC 7250 (raw public keys in TLS), RFC 8410 (Ed25519 in PKCS #8 and in a subject public key).
 
@@ -44,10 +45,10 @@ pub(super) struct Keys {
 /// Maximum size of a key file: 64 digits, with room for white space.
 const MOST: usize = 4 << 10;
 
-/// Before the 32 bytes of a private key (RFC 8410, section 7).
+/// DER prefix of the 32 bytes of a private key (RFC 8410, section 7).
 const PRIVATE: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// Before the 32 bytes of a public key (RFC 8410, section 4).
+/// DER prefix of the 32 bytes of a public key (RFC 8410, section 4).
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 /// Makes a private key in a new file that only its owner can read. Returns the public key.
@@ -103,12 +104,14 @@ impl Keys {
         Ok(Self { seed, public, peer })
     }
 
-    /// Tells if this gateway opens the aggregate connection. The one with the lesser key does.
+    /// Returns `true` if this gateway opens the aggregate connection. The gateway with the lesser
+    /// key does.
     pub(super) fn opens(&self) -> bool {
         self.public < self.peer
     }
 
-    /// 32 bytes for another purpose, the same after each start, that say nothing about the key.
+    /// 32 bytes for another purpose. They are the same after each start, and reveal nothing about
+    /// the key.
     pub(super) fn derive(&self, purpose: &str) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.seed);
         let mut bytes = [0; 32];
@@ -250,7 +253,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The keys of two gateways that know each other, the one that opens the connection first.
+    /// The keys of two gateways that accept each other. The first one opens the connection.
     pub(crate) fn pair() -> [Keys; 2] {
         let (one, other) = ([1; 32], [2; 32]);
         let [a, b] = [one, other].map(|seed| public(&seed).unwrap());
@@ -259,7 +262,8 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// A gateway with a private key that the peer of `of` does not know, and which opens the connection or not.
+    /// A gateway with a private key that the peer of `of` does not accept. It opens the connection
+    /// if `opens`.
     pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
         let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
             let public = public(&seed).unwrap();

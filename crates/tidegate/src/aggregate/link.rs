@@ -1,4 +1,4 @@
-//! The aggregate connection while it lasts, and the confirmations that travel on it.
+//! The aggregate connection and its confirmations.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,15 @@ use super::stalled::Stalls;
 pub(super) struct Link {
     /// The QUIC connection.
     pub(super) connection: Connection,
-    /// Streams whose bytes the TCP connection here has acknowledged, to be told to the peer.
+    /// Confirmations for the peer: streams whose bytes the TCP connection here has acknowledged.
     confirmed: mpsc::UnboundedSender<Confirmation>,
     /// Streams that wait for the peer's confirmation.
     waiting: Mutex<HashMap<u64, Arc<Delivery>>>,
-    /// Streams whose TCP connection here takes nothing.
+    /// Streams whose TCP connection here accepts no bytes.
     pub(super) stalls: Stalls,
 }
 
-/// Tells when the other end has acknowledged all bytes of a TCP connection here.
+/// Completes when the other end has acknowledged all bytes of a TCP connection here.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     is_done: AtomicBool,
@@ -33,17 +33,17 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Tells if they are acknowledged.
+    /// Returns `true` if all bytes are acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Waits until they are acknowledged.
+    /// Waits until all bytes are acknowledged.
     pub(super) async fn done(&self) {
         while !self.is_done() {
             self.done.notified().await;
         }
-        // Another one may wait.
+        // Another task may wait.
         self.done.notify_one();
     }
 
@@ -68,25 +68,25 @@ impl Link {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the peer's confirmation of stream `number` is waited for.
+    /// Begins to wait for the peer's confirmation of stream `number`.
     pub(super) fn expect(&self, number: u64) -> Arc<Delivery> {
         let delivery = Arc::new(Delivery::default());
         self.waiting().insert(number, delivery.clone());
         delivery
     }
 
-    /// The confirmation of stream `number` is no longer waited for.
+    /// Ends the wait for the confirmation of stream `number`.
     pub(super) fn forget(&self, number: u64) {
         self.waiting().remove(&number);
     }
 
-    /// Tells the peer that the TCP connection of stream `number` has acknowledged all its bytes.
+    /// Notifies the peer that the TCP connection of stream `number` has acknowledged all its bytes.
     pub(super) fn tell(&self, number: u64) {
-        // Without a connection there is nobody to be told.
+        // Without a connection there is no peer to notify.
         let _ = self.confirmed.send(Confirmation(number));
     }
 
-    /// Takes the peer's confirmations in. Returns when there are no more, or one cannot be used.
+    /// Receives the peer's confirmations. Returns when there are no more, or one is invalid.
     pub(super) async fn hear(
         &self,
         mut stream: RecvStream,
@@ -117,5 +117,5 @@ pub(super) async fn confirm(
     }
 }
 
-/// Confirmations that are sent at once: as many as fit into a datagram of QUIC.
+/// Confirmations sent at once: as many as fit into a datagram of QUIC.
 const BATCH: usize = 1_200 / CONFIRMATION;

@@ -1,4 +1,5 @@
-//! Takes the connections that the kernel hands to this process: each is accepted at the address of its server.
+//! Accepts the connections that the kernel hands to this process, at the addresses of their
+//! servers.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,13 +15,13 @@ use super::site::Site;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Descriptors that connections of users cannot have: the aggregate connection, the control socket, files.
+/// Descriptors reserved for the aggregate connection, the control socket and files.
 const RESERVE: usize = 256;
 
-/// Connections that the kernel accepts before this process does: `net.core.somaxconn` of Linux since 5.4.
+/// Connections that the kernel accepts in advance: `net.core.somaxconn` of Linux since 5.4.
 const BACKLOG: i32 = 4_096;
 
-/// Pause after a failure to accept for lack of descriptors or memory.
+/// Pause after a failure to accept because descriptors or memory are short.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Listeners for transparent connections, one for each family, on loopback.
@@ -28,7 +29,7 @@ pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
     bind()?.into_iter().map(|it| TcpListener::from_std(it).map_err(failed)).collect()
 }
 
-/// Their sockets.
+/// The sockets of these listeners.
 pub(super) fn bind() -> Result<Vec<std::net::TcpListener>, Failure> {
     let v4 = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(failed)?;
     let mut listeners = vec![v4];
@@ -56,7 +57,7 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Takes connections until dropped.
+/// Accepts connections until dropped.
 pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
     loop {
         match listener.accept().await {

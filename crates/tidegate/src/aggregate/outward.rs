@@ -1,4 +1,4 @@
-//! Connections of clients that are taken here: each becomes a stream to the peer.
+//! Connections of clients accepted here: each becomes a stream to the peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::carry::{Carried, End, carry, reset, set_options};
 use super::inward::OPENING;
 use super::site::Site;
 
-/// Time limit for the answer of the peer: the time limit of the server, and the way there and back.
+/// Time limit for the answer of the peer: the time limit of the server, and the round trip.
 const ANSWER: Duration = Duration::from_secs(OPENING.as_secs() + 5);
 
-/// Takes a connection of a client, if there is a seat for it and the peer is up. Resets it otherwise.
+/// Accepts a connection of a client if a seat is free and the peer is up. Resets it otherwise.
 pub(super) fn take(site: &Arc<Site>, tcp: TcpStream, client: SocketAddr, destination: SocketAddr) {
     site.counters.taken.one();
     let Ok(seat) = site.seats.clone().try_acquire_owned() else {

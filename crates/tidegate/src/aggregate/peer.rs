@@ -1,6 +1,6 @@
-//! The peer: one aggregate connection to it, opened again whenever it is lost.
+//! The peer: one aggregate connection to it, opened again after each loss.
 //!
-//! The gateway with the lesser public key opens the connection, so that there is one and not two.
+//! The gateway with the lesser public key opens the connection, so that there is exactly one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use super::link::{Link, confirm};
 use super::site::Site;
 use super::{inward, transport};
 
-/// First and longest pause between two attempts. A peer that has started again is then found within about a second.
+/// First and longest pause between two attempts. A restarted peer is found within about a second.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time limit of an attempt. Its messages are sent after 0, 0.3, 0.9 and 2.1 s.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// Maximum number of handshakes at once. Strangers can begin them.
+/// Maximum number of handshakes at once. Any host can begin one.
 const HANDSHAKES: usize = 16;
 
-/// The name in the TLS handshake; the key says who the peer is.
+/// The name in the TLS handshake. The key identifies the peer.
 const NAME: &str = "tidegate";
 
 /// TLS alerts: no common protocol (RFC 7301), and those about certificates (RFC 8446, section 6).
@@ -43,7 +43,7 @@ pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
     }
 }
 
-/// The latest complaint about the peer. It is logged once.
+/// The latest fault of the peer. It is logged once.
 #[derive(Default)]
 struct Complaint(Option<String>);
 
@@ -99,7 +99,7 @@ async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
                             let _ = sender.send(shaken).await;
                         });
                     }
-                    // The peer tries again; strangers that keep all seats busy lose them after the time limit.
+                    // The peer tries again. Other hosts lose their seats after the time limit.
                     Err(_) => incoming.ignore(),
                 }
             }
@@ -114,7 +114,7 @@ async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
     }
 }
 
-/// Finishes a handshake with somebody who has to prove to be the peer.
+/// Completes a handshake. The other host must authenticate as the peer.
 async fn shake(incoming: Incoming) -> Result<Connection, String> {
     let from = incoming.remote_address();
     let failed = |words: String| format!("refused an aggregate connection from {from}: {words}");
@@ -123,8 +123,8 @@ async fn shake(incoming: Incoming) -> Result<Connection, String> {
     shaken.map_err(|_| failed("no answer".to_owned()))?.map_err(|error| failed(words(&error)))
 }
 
-/// Serves the streams of an aggregate connection until it is lost. It is up when the peer has said its version: in
-/// TLS 1.3 the one that opens it does not know before whether its key was accepted.
+/// Serves the streams of an aggregate connection until it is lost. It is up once the peer has sent
+/// its version. Before, in TLS 1.3, the opening end does not know whether its key was accepted.
 async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let peer = connection.remote_address();
     let greeted = timeout(ATTEMPT, greet(&site, &connection)).await;
@@ -136,7 +136,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let link = Arc::new(link);
     site.counters.links.one();
     if let Some(old) = site.link.send_replace(Some(link.clone())) {
-        // The peer has started again, or has lost the old connection.
+        // The peer has restarted, or has lost the old connection.
         old.connection.close(VarInt::from_u32(0), b"replaced");
     }
     tracing::info!("the aggregate connection with {peer} is up");
@@ -155,7 +155,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     error
 }
 
-/// Says and hears the version, on the streams that then carry confirmations.
+/// Exchanges versions, on the streams that then carry confirmations.
 async fn greet(site: &Site, connection: &Connection) -> Result<(SendStream, RecvStream), ()> {
     let mut to_peer = connection.open_uni().await.map_err(drop)?;
     to_peer.write_all(&[VERSION]).await.map_err(drop)?;
@@ -181,7 +181,7 @@ async fn streams(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
     }
 }
 
-/// Takes the confirmations of the peer in; closes the connection if one cannot be used.
+/// Receives the confirmations of the peer. Closes the connection if one is invalid.
 async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionError {
     if let Err(bad) = link.hear(from_peer).await {
         site.counters.bad_messages.one();
@@ -190,10 +190,10 @@ async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionErro
     link.connection.closed().await
 }
 
-/// Time after which all connections have noticed the loss of the aggregate connection.
+/// Time after which all connections have detected the loss of the aggregate connection.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Logs how many connections lost bytes that their clients believe to have arrived.
+/// Logs the number of connections that lost acknowledged bytes of their clients.
 async fn report_losses(site: Arc<Site>) {
     sleep(NOTICED).await;
     let lost = site.counters.lost_after_close.get();
@@ -204,7 +204,7 @@ async fn report_losses(site: Arc<Site>) {
     }
 }
 
-/// Why a connection could not be established, or was lost.
+/// Describes why a connection failed or was lost.
 fn words(error: &ConnectionError) -> String {
     let alert = |code: &TransportErrorCode| {
         let is = |alert: u8| *code == TransportErrorCode::crypto(alert);

@@ -1,23 +1,23 @@
-//! The queue in front of the aggregate connection: bytes of users that were read here and have not arrived.
+//! The queue of the aggregate connection: user bytes read here that have not arrived at the peer.
 //!
-//! Differs: QUIC does not tell which bytes of users arrived, only which packets. Their payload is estimated with the
-//! share of payload in a full packet. An estimate that is off is corrected each time nothing waits: the queue is then
-//! what is in flight.
+//! Differs: QUIC reports the packets that arrived, not the user bytes. Their payload is estimated
+//! with the share of payload in a full packet. The estimate is corrected each time no bytes wait:
+//! the queue then is the bytes in flight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The queue of a gateway in front of its aggregate connection.
+/// The queue of the aggregate connection of a gateway.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// No more is read from users while so many bytes wait.
+    /// Most bytes in the queue. No more are read from users meanwhile.
     most: u64,
     /// Bytes of users handed to the aggregate connection since the start.
     written: AtomicU64,
-    /// Of these, estimated bytes that have arrived at the peer, or were lost with a connection.
+    /// Estimated bytes of these that arrived at the peer, or were lost with a connection.
     settled: AtomicU64,
-    /// Tells one of those who wait for room.
+    /// Wakes one task that waits for room.
     room: Notify,
 }
 
@@ -28,7 +28,7 @@ impl Queue {
         Self { most, written, settled, room: Notify::new() }
     }
 
-    /// Bytes that have not arrived: those that wait and those in flight.
+    /// Bytes that have not arrived: waiting and in flight.
     pub(super) fn held(&self) -> u64 {
         let written = self.written.load(Ordering::Relaxed);
         written.saturating_sub(self.settled.load(Ordering::Relaxed))
@@ -39,7 +39,7 @@ impl Queue {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Tells if users are stopped because the queue is full.
+    /// Returns `true` if users are stopped because the queue is full.
     pub(super) fn is_full(&self) -> bool {
         self.held() >= self.most
     }
@@ -52,25 +52,25 @@ impl Queue {
         loop {
             self.room.notified().await;
             if !self.is_full() {
-                // There may be room for another one.
+                // Another task may also have room.
                 self.room.notify_one();
                 return;
             }
         }
     }
 
-    /// So many bytes were handed to the aggregate connection.
+    /// Adds `bytes` that were handed to the aggregate connection.
     pub(super) fn put(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// About so many bytes have arrived.
+    /// Removes about `bytes` that arrived.
     pub(super) fn arrived(&self, bytes: u64) {
         self.settled.fetch_add(bytes.min(self.held()), Ordering::Relaxed);
         self.tell();
     }
 
-    /// Nothing waits; about `in_flight` bytes have not arrived.
+    /// No bytes wait. About `in_flight` bytes have not arrived.
     pub(super) fn drained(&self, in_flight: u64) {
         let written = self.written.load(Ordering::Relaxed);
         self.settled.store(written.saturating_sub(in_flight), Ordering::Relaxed);
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((done.load(Ordering::Relaxed), queue.held()), (0, 100));
         queue.arrived(1);
         settle().await;
-        // One more is let in at 99, and none at 139.
+        // One more task is admitted at 99, and none at 139.
         assert_eq!((done.load(Ordering::Relaxed), queue.held()), (1, 139));
         queue.drained(0);
         settle().await;

@@ -1,4 +1,4 @@
-//! Starts an aggregate gateway, and runs it until it is told to stop.
+//! Starts an aggregate gateway, and runs it until it is stopped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::{listener, peer, transport};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// A gateway that takes connections while this exists.
+/// A gateway that accepts connections while this value exists.
 pub(crate) struct Gateway {
     sources: Sources,
     endpoint: quinn::Endpoint,
@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Opens its sockets and installs its rules. Must be called within the runtime.
+    /// Opens the sockets and installs the rules. Must be called within the runtime.
     pub(crate) fn start(config: AggregateConfig) -> Result<Self, Failure> {
         let keys = Keys::read(Path::new(&config.key_file), config.peer_key)?;
         let seats = listener::seats(config.max_connections)?;
@@ -46,12 +46,12 @@ impl Gateway {
         self.sources.clone().routes()
     }
 
-    /// The farewell to the peer, to be said at the end.
+    /// The farewell to the peer, for the end of the gateway.
     pub(crate) fn farewell(&self) -> Farewell {
         Farewell(self.endpoint.clone())
     }
 
-    /// Carries connections until dropped. Returns if it cannot go on.
+    /// Carries connections until dropped. Returns after a fatal fault.
     pub(crate) async fn run(self) {
         let Self { sources, endpoint, opens, listeners, transparent } = self;
         let Sources { site, shared, adjuster, .. } = sources;
@@ -66,14 +66,14 @@ impl Gateway {
     }
 }
 
-/// Tells the peer that this gateway ends.
+/// Notifies the peer that this gateway ends.
 pub(crate) struct Farewell(quinn::Endpoint);
 
 /// Time limit of the farewell: some round trips.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Farewell {
-    /// Ends the aggregate connection, so that the peer need not wait for signs of life.
+    /// Closes the aggregate connection, so that the peer need not wait for its keepalive timeout.
     pub(crate) async fn say(self) {
         self.0.close(VarInt::from_u32(0), b"stopped");
         // A peer that is down does not answer.
@@ -101,7 +101,7 @@ pub(super) fn prepare(
     Ok((Sources { site, shared, adjuster, started }, endpoint))
 }
 
-/// Takes new connections as the file says: always, or while the peer is up.
+/// Accepts new connections according to the file: always, or while the peer is up.
 async fn follow(site: &Site, transparent: &Transparent) {
     let mut link = site.link.subscribe();
     let mut taken = None;
@@ -109,7 +109,7 @@ async fn follow(site: &Site, transparent: &Transparent) {
         let up = link.borrow_and_update().is_some();
         let take = up || site.config.on_peer_down == PeerDown::Refuse;
         if taken != Some(take) {
-            // The rules are one transaction; without them connections are routed past.
+            // The rules are one transaction. Without them, connections are routed past.
             match transparent.take(take) {
                 Ok(()) => taken = Some(take),
                 Err(failure) => tracing::error!("{}", failure.message),

@@ -1,4 +1,4 @@
-//! The state that all tasks of a gateway share.
+//! The state shared by all tasks of a gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use super::queue::Queue;
 /// A gateway at one of the two sites.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Its file.
+    /// Content of its file.
     pub(super) config: AggregateConfig,
-    /// Its counts.
+    /// Its counters.
     pub(super) counters: Counters,
     /// Seats for TCP connections: `max_connections`.
     pub(super) seats: Arc<Semaphore>,
     /// The number of seats.
     pub(super) most: usize,
-    /// The queue in front of the aggregate connection.
+    /// The queue of the aggregate connection.
     pub(super) queue: Arc<Queue>,
-    /// Streams that wait until they may write: for room here, or for credit of the peer.
+    /// Streams that wait for room here, or for flow-control credit of the peer.
     pub(super) stopped: AtomicU64,
     /// The aggregate connection, while the peer is up.
     pub(super) link: watch::Sender<Option<Arc<Link>>>,
@@ -48,12 +48,12 @@ impl Site {
         self.link.borrow().clone()
     }
 
-    /// Streams that now wait until they may write.
+    /// Number of streams that wait to write.
     pub(super) fn stopped(&self) -> u64 {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// TCP connections now.
+    /// Number of TCP connections.
     pub(super) fn connections(&self) -> usize {
         self.most.saturating_sub(self.seats.available_permits())
     }

@@ -1,18 +1,18 @@
-//! Hosts that do not read: the bytes that wait for them must not take the room of all others.
+//! Stalled streams: bytes for hosts that do not read must not fill the window of all others.
 //!
-//! A stream is *stalled* while the TCP connection here takes nothing for [`PATIENCE`]. Its bytes wait in its flow-control
-//! window, at most `stream_queue` of them, and count against the window of the aggregate connection. That window is
-//! therefore raised by `stream_queue` for each stalled stream:
+//! A stream is *stalled* while the TCP connection here accepts no bytes for [`PATIENCE`]. Its bytes
+//! wait in its flow-control window, at most `stream_queue` of them. They also count against the
+//! window of the aggregate connection. That window grows by `stream_queue` for each stalled stream:
 //!
 //! ```text
 //! window = max_queue + min(stalled, most) · stream_queue,   most = max_queue / stream_queue
 //! ```
 //!
-//! All other streams keep `max_queue` in this way. If more than `most` streams are stalled, the stream that has been stalled
-//! longest is expelled: its connection is reset. At most `2 · max_queue` bytes wait.
+//! So all other streams keep `max_queue`. If more than `most` streams are stalled, the first of
+//! them is expelled: its connection is reset. At most `2 · max_queue` bytes wait.
 //!
-//! Source: RFC 9000, section 4.1 (stream and connection flow control); `tcp_max_orphans` of Linux, `tcp(7)` (memory that
-//! unresponsive hosts hold is bounded by resets).
+//! Source: RFC 9000, section 4.1 (stream and connection flow control); `tcp_max_orphans` of Linux,
+//! `tcp(7)` (resets bound the memory of unresponsive hosts).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,9 @@ use quinn::{Connection, VarInt};
 use tidegate_config::aggregate::AggregateConfig;
 use tokio::sync::Notify;
 
-/// A TCP connection that takes nothing for so long is stalled: the initial retransmission timeout of TCP (RFC 6298,
-/// section 2.1). One lost packet does not make a connection stalled. Other streams may wait for so long.
+/// A TCP connection that accepts no bytes for this time is stalled: the initial retransmission
+/// timeout of TCP (RFC 6298, section 2.1). One lost packet does not stall a connection. Other
+/// streams may wait for this time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The stalled streams of an aggregate connection.
@@ -43,7 +44,7 @@ struct Streams {
 }
 
 impl Stalls {
-    /// None is stalled yet.
+    /// A record without stalled streams.
     pub(super) fn new(connection: Connection, config: &AggregateConfig) -> Self {
         let (max_queue, stream_queue) = (config.max_queue.0, config.stream_queue.0.max(1));
         Self { connection, max_queue, stream_queue, streams: Mutex::default() }
@@ -69,7 +70,7 @@ impl Stalls {
         Stall { of: self, number, expelled }
     }
 
-    /// Sets the window, and expels the first of too many streams.
+    /// Sets the window. Expels the first stalled stream if there are too many.
     fn make_room(&self, streams: &Streams) {
         let most = self.max_queue / self.stream_queue;
         let stalled = u64::try_from(streams.stalled.len()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The state of an aggregate gateway, as `tidegate aggregate status` and the control socket tell it.
+//! The state of an aggregate gateway for `tidegate aggregate status` and the control socket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::metrics;
 use super::site::Site;
 use crate::daemon::{PAGE, answer, unknown};
 
-/// The state of an aggregate gateway. Counts are since its start; bytes are payload of users.
+/// The state of an aggregate gateway. Counters begin at its start. Bytes are payload of users.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Status {
     /// The version of the program.
@@ -30,17 +30,17 @@ pub(crate) struct Status {
     pub(crate) peer: Peer,
     /// Connections of users.
     pub(crate) connections: Connections,
-    /// Bytes that were read here and passed to the peer.
+    /// Bytes read here and passed to the peer.
     pub(crate) sent_bytes: u64,
-    /// Bytes that came from the peer and were written here.
+    /// Bytes received from the peer and written here.
     pub(crate) received_bytes: u64,
     /// Bytes that wait for the aggregate connection.
     pub(crate) queue_bytes: u64,
     /// Users are stopped because the queue is full.
     pub(crate) is_full: bool,
-    /// Streams that wait until they may write.
+    /// Streams that wait to write.
     pub(crate) stopped_streams: u64,
-    /// Headers and control messages that could not be used.
+    /// Invalid headers and control messages.
     pub(crate) bad_messages: u64,
     /// The weight of the aggregate connection.
     pub(crate) weight: Weight,
@@ -53,14 +53,14 @@ pub(crate) struct Peer {
     pub(crate) address: String,
     /// The aggregate connection is up.
     pub(crate) is_up: bool,
-    /// Aggregate connections that were established.
+    /// Aggregate connections established.
     pub(crate) links: u64,
     /// Congestion window.
     pub(crate) window_bytes: u64,
-    /// Smoothed and least round-trip time; none while the peer is down.
+    /// Smoothed and least round-trip time. None while the peer is down.
     pub(crate) rtt_us: Option<u64>,
     pub(crate) least_rtt_us: Option<u64>,
-    /// Packets that were sent on this aggregate connection, and those lost.
+    /// Packets sent on this aggregate connection, and packets lost.
     pub(crate) sent_packets: u64,
     pub(crate) lost_packets: u64,
 }
@@ -68,38 +68,38 @@ pub(crate) struct Peer {
 /// Connections of users.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Connections {
-    /// Those that exist.
+    /// Present number of connections.
     pub(crate) now: u64,
     /// The limit of `now`.
     pub(crate) most: u64,
-    /// Connections of clients that were taken here.
+    /// Connections of clients accepted here.
     pub(crate) taken: u64,
-    /// Connections to servers that were opened here for the peer.
+    /// Connections to servers opened here for the peer.
     pub(crate) opened: u64,
-    /// Connections of clients that were reset at once, by the reason: `full` or `peer-down`.
+    /// Connections of clients that were reset at once, by reason: `full` or `peer-down`.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Connections that could not be opened, by the reason.
+    /// Connections that could not be opened, by reason.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// Connections that one end has reset, or that broke with the aggregate connection.
+    /// Connections reset by one end, or broken with the aggregate connection.
     pub(crate) reset: u64,
-    /// Connections whose host here takes nothing.
+    /// Connections whose host here accepts no bytes.
     #[serde(default)]
     pub(crate) stalled: u64,
     /// Connections of `reset` that were stalled while others needed their room.
     #[serde(default)]
     pub(crate) expelled: u64,
-    /// Connections that lost bytes with the peer, after their client had closed.
+    /// Connections that lost bytes with the peer after their client had closed.
     pub(crate) lost_after_close: u64,
 }
 
-/// The weight of the aggregate connection, and how it was found.
+/// The weight of the aggregate connection, and its last measurement.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Weight {
     /// `fixed`, `literal` or `measured`.
     pub(crate) kind: String,
     /// The weight in force, in thousandths.
     pub(crate) thousandths: u64,
-    /// The last round; none before the first.
+    /// The last round. None before the first.
     pub(crate) round: Option<Round>,
     /// Rounds by their outcome.
     pub(crate) decisions: BTreeMap<String, u64>,
@@ -114,7 +114,7 @@ pub(crate) struct Round {
     pub(crate) offered_bps: u64,
     /// Rate at which bytes were sent.
     pub(crate) sent_bps: u64,
-    /// Rate of the aggregate connection while bytes waited: `s`; none if unknown.
+    /// Rate of the aggregate connection while bytes waited: `s`. None if unknown.
     pub(crate) service_bps: Option<u64>,
     /// Growth of the queue in bytes per second.
     pub(crate) slope: i64,
@@ -221,7 +221,7 @@ fn connections(site: &Site) -> Connections {
     }
 }
 
-/// Counts that are not zero, by their name.
+/// Counters that are not zero, by name.
 fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
     let some = counts.into_iter().filter(|(_, count)| *count > 0);
     some.map(|(name, count)| (name.to_owned(), count)).collect()

@@ -1,4 +1,4 @@
-//! Two gateways on loopback: what one takes arrives at a server behind the other.
+//! Two gateways on loopback: bytes accepted by one arrive at a server behind the other.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ fn start(keys: &Keys, config: AggregateConfig) -> Gateway {
 
 const SEATS: usize = 20;
 
-/// Two gateways that know each other; `change` is made to both.
+/// Two gateways that accept each other. `change` is applied to both.
 fn two(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
     let keys = pair();
     let ends = [free_address(), free_address()];
@@ -69,7 +69,7 @@ impl Gateway {
         tokio::time::timeout(LIMIT, up).await.expect("the peer is found").unwrap();
     }
 
-    /// A connection of a client that this gateway has taken, to `destination`.
+    /// A connection of a client to `destination`, accepted by this gateway.
     async fn client(&self, destination: SocketAddr) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -81,7 +81,7 @@ impl Gateway {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A server that echoes what it is sent.
+/// A server that echoes its input.
 async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -97,7 +97,7 @@ async fn echo() -> SocketAddr {
     address
 }
 
-/// A listener whose kernel holds little for it.
+/// A listener with a small kernel buffer.
 async fn listener() -> (TcpListener, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 << 10).unwrap();
@@ -115,7 +115,7 @@ async fn pair_up(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
     gateways
 }
 
-/// Waits until `is` holds.
+/// Waits until `is` returns `true`.
 async fn until(what: &str, is: impl Fn() -> bool) {
     let wait = async {
         while !is() {
@@ -149,7 +149,8 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     let [a, b] = gateways.map(|it| it.site);
     for site in [&a, &b] {
         until("seats to be given back", || site.connections() == 0).await;
-        // Each took one connection, and opened one. A file counts in both directions of both.
+        // Each gateway accepted one connection and opened one. A file counts in both directions of
+        // both.
         assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
         assert_eq!(
             (site.counters.sent.get(), site.counters.received.get()),
@@ -221,7 +222,7 @@ async fn a_slow_server_stops_its_client_and_nobody_else() {
     let (mut server, _) = listener.accept().await.unwrap();
     let content = content(16 << 20);
     let mut sent = 0;
-    // Until nothing moves for a while: all buffers are full.
+    // Writes until all buffers are full.
     while let Ok(ready) = tokio::time::timeout(Duration::from_millis(200), client.writable()).await
     {
         ready.unwrap();
@@ -242,7 +243,7 @@ async fn a_slow_server_stops_its_client_and_nobody_else() {
     assert!(arrived == content[..sent]);
 }
 
-/// Writes to `client` until nothing moves for a while. Returns the number of bytes.
+/// Writes to `client` until no bytes move for a while. Returns the number of bytes.
 async fn fill(client: &TcpStream) -> usize {
     let content = content(1 << 20);
     let mut sent = 0;
@@ -290,19 +291,20 @@ async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_
     };
     until("the first to be reset", || is_reset(&stuck[0].1)).await;
     assert!(!is_reset(&stuck[1].1) && !is_reset(&stuck[2].1));
-    // The last reads in the end, and is stalled no longer.
+    // The last server reads in the end, and is no longer stalled.
     let (mut server, client) = stuck.pop().unwrap();
     drop(client);
     server.read_to_end(&mut Vec::new()).await.unwrap();
     until("one stall", || stalls() == 1).await;
 }
 
-/// Tells if a client sees the FIN of a server before the server has acknowledged the bytes of the client.
+/// Returns `true` if a client receives the FIN of a server before the server has acknowledged the
+/// client's bytes.
 async fn sees_fin_early(confirm_close: bool) -> bool {
     let [a, _b] = pair_up(|it| it.confirm_close = confirm_close).await;
     let (listener, server) = listener().await;
     let mut client = a.client(server).await;
-    // The server's kernel takes a part of it.
+    // The server's kernel accepts a part of it.
     client.write_all(&content(4 << 20)[..200_000]).await.unwrap();
     client.shutdown().await.unwrap();
     let (mut accepted, _) = listener.accept().await.unwrap();
@@ -342,7 +344,7 @@ async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is
     until("the loss", || a.site.counters.lost_after_close.get() == 1).await;
     assert_eq!(a.site.counters.reset.get(), 2);
     until("seats", || a.site.connections() == 0).await;
-    // New ones are refused at once.
+    // New connections are refused at once.
     assert!(is_reset(a.client(server).await.read(&mut [0]).await));
     assert_eq!(a.site.counters.peer_down.get(), 1);
     drop(accepted);
@@ -366,7 +368,7 @@ async fn a_gateway_with_another_key_is_refused_on_either_side() {
     }
 }
 
-/// A peer with the right key that does not keep to the protocol.
+/// A peer with the right key that violates the protocol.
 async fn liar() -> (Gateway, quinn::Connection) {
     let keys = pair();
     let ends = [free_address(), free_address()];
@@ -402,7 +404,7 @@ async fn bad_messages_are_refused_and_counted() {
         assert_eq!(answer, [Answer::BadHeader.byte()], "{header:?}");
     }
     assert_eq!(honest.site.counters.bad_messages.get(), 4);
-    // A confirmation of a stream that does not exist is ignored; one of another kind ends the connection.
+    // A confirmation of an unknown stream is ignored. One of another kind ends the connection.
     greeting.write_all(&Confirmation(77).encode()).await.unwrap();
     greeting.write_all(&[9; 9]).await.unwrap();
     connection.closed().await;

@@ -1,8 +1,9 @@
-//! Has the kernel hand TCP connections to this process: an nftables table, and routing rules, of its own.
+//! Lets the kernel hand TCP connections to this process, by an nftables table and routing rules of
+//! its own.
 //!
-//! A packet for one of the destinations, or of a connection that a transparent socket has, is marked and routed to
-//! this host. All other packets are routed as before; so are those for the destinations when this process has ended,
-//! since `tproxy` takes no packet without a socket.
+//! Packets to a destination of the file, and packets of a transparent socket, are marked and routed
+//! to this host. Routes of all other packets are unchanged. After the end of this process all
+//! packets are routed as before, since `tproxy` takes no packet without a socket.
 //!
 //! Source: Linux, `Documentation/networking/tproxy.rst`; `nft(8)`, TPROXY STATEMENT.
 
@@ -22,8 +23,8 @@ const TABLE: &str = "tidegate_aggregate";
 /// The mark of packets for this process: "tg" in ASCII.
 const MARK: &str = "0x7467";
 
-/// Number of the routing table, and preference of the rules: the same number, so that they are found together.
-/// It is before the main table (32766).
+/// Number of the routing table and preference of the rules. They are equal, so that both can be
+/// found together. The preference precedes the main table (32766).
 const ROUTES: &str = "29799";
 
 /// Families of the routing rules, and the default route of each.
@@ -37,8 +38,9 @@ pub(super) struct Transparent {
 }
 
 impl Transparent {
-    /// Has connections to `destinations` handed to `listeners`, one for each family. Replaces the rules that an
-    /// earlier process has left. Nothing is taken before [`take`](Self::take).
+    /// Lets the kernel hand connections to `destinations` to `listeners`, one for each family.
+    /// Replaces the rules of an earlier process. No connection is taken before
+    /// [`take`](Self::take).
     pub(super) fn install(
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
@@ -56,17 +58,17 @@ impl Transparent {
         Ok(installed)
     }
 
-    /// Whether `nft` and the kernel accept the rules. Changes nothing.
+    /// Checks that `nft` and the kernel accept the rules. Changes nothing.
     pub(super) fn check(
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
     ) -> Result<(), Failure> {
-        // Nothing is installed that would have to be removed.
+        // No rules are installed, so none must be removed.
         let rules = ManuallyDrop::new(Self { destinations, listeners }).rules(true);
         run("nft", &["--check", "-f", "-"], &rules)
     }
 
-    /// From now on takes new connections, or lets them pass. Existing connections stay.
+    /// Takes new connections, or lets them pass. Existing connections stay.
     pub(super) fn take(&self, new: bool) -> Result<(), Failure> {
         run("nft", &["-f", "-"], &self.rules(new))
     }
@@ -107,7 +109,7 @@ impl Drop for Transparent {
     }
 }
 
-/// Whether `ip` and the kernel know routing rules, for each family.
+/// Checks that `ip` and the kernel support routing rules, for each family.
 pub(super) fn families() -> Vec<Result<(), Failure>> {
     FAMILIES.iter().map(|(family, _)| run("ip", &[family, "rule", "list"], "")).collect()
 }
@@ -116,7 +118,7 @@ fn family(listener: &SocketAddr) -> &'static str {
     if listener.is_ipv4() { "ip" } else { "ip6" }
 }
 
-/// Removes our routing rules; several, if several were left.
+/// Removes all routing rules of this program.
 fn remove_routes() {
     for (family, _) in FAMILIES {
         for _ in 0..MOST_LEFT {
@@ -128,7 +130,7 @@ fn remove_routes() {
     }
 }
 
-/// Most rules of earlier processes that are removed at once. Each start leaves at most one.
+/// Most leftover rules removed at once. Each start leaves at most one.
 const MOST_LEFT: usize = 16;
 
 /// Runs a program of the system with `input`.
@@ -143,7 +145,7 @@ fn run(program: &str, words: &[&str], input: &str) -> Result<(), Failure> {
         .spawn()
         .map_err(|error| failed(format!("cannot run `{name}`: {error}")))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that has failed early says so itself.
+        // A program that has failed early reports it itself.
         let _ = stdin.write_all(input.as_bytes());
     }
     let done = child.wait_with_output();
@@ -166,7 +168,7 @@ mod tests {
             listeners: ["127.0.0.1:5", "[::1]:6"].map(|it| it.parse().unwrap()).into(),
         };
         let rules = transparent.rules(true);
-        // Kills: rules of the wrong family; rules that stay while nothing is to be taken.
+        // Kills: rules of the wrong family; rules that stay while no connections are taken.
         assert!(
             rules.contains("ip daddr { 10.2.0.0/16 } meta l4proto tcp tproxy ip to 127.0.0.1:5")
         );

@@ -1,7 +1,8 @@
 //! The QUIC end point of a gateway and its settings.
 //!
-//! Differs: the aggregate connection of `itcp` is a TCP connection. Here it is QUIC (RFC 9000), so that a lost packet
-//! holds up only the users whose bytes it carried. The congestion control and its weight are those of the core.
+//! Differs: the aggregate connection of `itcp` is a TCP connection. Here it is QUIC (RFC 9000): a
+//! lost packet delays only the users whose bytes it carried. Congestion control and weight are
+//! those of the core.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,26 +26,27 @@ use super::keys::Keys;
 /// a queue.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval of signs of life while no user sends. The restart of a peer is noticed within this time.
+/// Interval of keepalives while no user sends. A restart of the peer is detected within this time.
 const KEEP_ALIVE: Duration = Duration::from_millis(250);
 
-/// A peer that is silent for so long is down: 20 signs of life are lost.
+/// A peer that stays silent for this time is dead: 20 keepalives are lost.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
-/// Round-trip time assumed before the first measurement: the first retransmission of a handshake leaves after
-/// three times this (RFC 9002, section 6.2). RFC 9002 has 333 ms, with which a peer would be found later than 1 s.
+/// Round-trip time assumed before the first measurement. The first retransmission of a handshake
+/// departs after three times this (RFC 9002, section 6.2). The 333 ms of RFC 9002 would find a peer
+/// later than 1 s.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Buffers of the UDP socket: 500 Mbit/s for 64 ms, in which the process may not run. The kernel may give less.
 pub(super) const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Handshakes at once. One peer needs one; strangers are turned away beyond that.
+/// Handshakes at once. One peer needs one. Further hosts are refused.
 const HANDSHAKES: usize = 16;
 
-/// Room that packets in flight take in the buffer of sent bytes, beside those that wait.
+/// Bytes of packets in flight in the send buffer, beside waiting ones.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// The end point of a gateway. It accepts connections if its peer is the one that opens them.
+/// The end point of a gateway. It accepts connections if its peer opens them.
 pub(super) fn endpoint(
     config: &AggregateConfig,
     keys: &Keys,
@@ -86,15 +88,15 @@ pub(super) fn endpoint(
     Ok(endpoint)
 }
 
-/// Connection identifiers and reset tokens that are the same after a restart, so that the peer learns at once
-/// that its connection is gone (RFC 9000, section 10.3).
+/// Connection identifiers and reset tokens that stay the same after a restart. So the peer learns
+/// at once that its connection has ended (RFC 9000, section 10.3).
 fn identity(keys: &Keys) -> EndpointConfig {
     let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &keys.derive("reset tokens"));
     let mut config = EndpointConfig::new(Arc::new(reset));
     let seed = keys.derive("connection identifiers");
     let seed = seed.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(seed)));
-    // A reset is answered by none, so that two gateways cannot keep each other busy with them.
+    // A reset never causes a reset, so two gateways cannot keep each other busy with them.
     config.min_reset_interval(KEEP_ALIVE / 10);
     config
 }
@@ -110,7 +112,8 @@ fn transport(
     acks.max_ack_delay(Some(MAX_ACK_DELAY));
     let mut transport = TransportConfig::default();
     transport
-        // Beyond its own limit, a gateway answers that it is full; QUIC itself must not hold back the header.
+        // Beyond its own limit, a gateway answers that it is full. QUIC must not hold back the
+        // header.
         .max_concurrent_bidi_streams(var(streams.saturating_mul(2)))
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(var(config.stream_queue.0))
@@ -131,7 +134,7 @@ fn socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // The kernel bounds the sizes; smaller buffers cost speed only.
+    // The kernel bounds the sizes. Smaller buffers cost speed only.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;

@@ -18,37 +18,38 @@ pub struct Classes {
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// The class it is a part of; none for the link.
+    /// Its parent. None for the link.
     pub parent: Option<String>,
     /// "up" or "down".
     pub direction: String,
-    /// What it may send whatever others do, in bits per second.
+    /// Rate that it may send regardless of other traffic, in bits per second.
     pub guarantee_bps: u64,
-    /// The most it may send, in bits per second; none for as much as its parent.
+    /// Upper bound of its rate, in bits per second. None: the bound of its parent.
     pub ceiling_bps: Option<u64>,
     /// Its share of the excess, relative to its siblings.
     pub weight: u32,
-    /// The highest gets what guarantees leave first.
+    /// The class of the highest priority gets the excess first.
     pub priority: u8,
-    /// What it may send at once, in bytes.
+    /// Bytes that it may send at once.
     pub burst_bytes: u64,
-    /// The longest its packets may wait, in microseconds, as long as they keep to its guarantee and burst.
+    /// Longest wait of its packets in microseconds, while it keeps to its guarantee and burst.
     pub delay_bound_us: Option<u64>,
-    /// Packets and bytes that it and the classes below it have sent, as charged on the link.
+    /// Packets and charged bytes that it and its parts have sent.
     pub sent: Count,
     /// Sent bytes beyond its guarantee.
     pub borrowed_bytes: u64,
-    /// Packets and bytes that wait at it, and below it.
+    /// Backlog of the class and its parts.
     pub waiting: Count,
-    /// Packets dropped at it, and below it.
+    /// Packets dropped at the class and its parts.
     pub dropped_packets: u64,
-    /// Counts of the marking of the class's queue; none without a marking. A marking of a shared buffer is the link's.
+    /// Counters of the marking of the class's queue. None without a marking. A marking of a shared
+    /// buffer belongs to the link.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// Queueing delays of the packets it has sent; none if its scheduler does not record them.
+    /// Queueing delays of departed packets. None if its scheduler does not record them.
     #[serde(default)]
     pub delays: Option<ClassDelays>,
-    /// Its promises and how they were kept; empty if its scheduler does not record that.
+    /// Its promises with their measured values. Empty if its scheduler does not record them.
     #[serde(default)]
     pub promises: Vec<Promise>,
 }
@@ -64,7 +65,7 @@ pub struct ClassDelays {
     pub longest_us: u64,
 }
 
-/// A promise to a class, and how it was kept.
+/// A promise to a class, with its measured value.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Promise {
     /// The term that promises it: "guarantee", "delay_bound", "loss_bound", "delay_ratio" or "loss_ratio".
@@ -77,22 +78,22 @@ pub struct Promise {
     pub promised: f64,
     /// The measured value: mean rate while backlogged, longest delay, loss, or ratio of means.
     pub kept: Option<f64>,
-    /// How often it was broken: packets for bounds, windows of 0.5 s for rates and ratios.
+    /// Number of violations: packets for bounds, windows of 0.5 s for rates and ratios.
     pub violations: u64,
-    /// How often it was relaxed because other promises have precedence.
+    /// Number of times that it was relaxed because other promises have precedence.
     pub relaxed: u64,
 }
 
-/// A class that is to be added.
+/// A class to be added.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewClass {
     /// Its name.
     pub name: String,
-    /// The class it is a part of; none for the link.
+    /// Its parent. None for the link.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Where its packets wait; none for the gateway's queue discipline.
+    /// Its queue. None: the gateway's queue discipline.
     #[serde(default)]
     pub queue: Option<QdiscSpec>,
     /// Its terms.
@@ -114,9 +115,9 @@ pub struct ClassChange {
     pub priority: Option<u8>,
     /// Its burst.
     pub burst: Option<Bytes>,
-    /// The longest its packets may wait.
+    /// Its delay bound.
     pub delay_bound: Option<EachWay<OrNone<Period>>>,
-    /// The largest part of its bytes that may be dropped.
+    /// Its loss bound.
     pub loss_bound: Option<OrNone<Chance>>,
     /// Its queueing delay relative to another class.
     pub delay_ratio: Option<OrNone<Ratio>>,
@@ -124,7 +125,7 @@ pub struct ClassChange {
     pub loss_ratio: Option<OrNone<Ratio>>,
 }
 
-/// `factor` times as much as the class `of` has.
+/// A ratio: `factor` times the value of the class `of`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {

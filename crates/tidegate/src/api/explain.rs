@@ -1,4 +1,4 @@
-//! What the gateway would do with a packet, and why.
+//! Explanations of the treatment of a packet.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,14 +49,14 @@ pub struct Question {
     pub tunnel: String,
 }
 
-/// Why a packet belongs to the policy it belongs to.
+/// The reason why a packet belongs to its policy.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Explanation {
-    /// The policy it belongs to; none if it passes unmanaged.
+    /// Its policy. None if it passes unmanaged.
     pub policy: Option<String>,
     /// The action of the policy.
     pub action: String,
-    /// Why that policy.
+    /// The reason for that policy.
     pub why: String,
     /// Every policy, in the order of precedence.
     pub policies: Vec<Candidate>,
@@ -84,7 +84,7 @@ pub struct Candidate {
     pub policy: String,
     /// Its priority.
     pub priority: i32,
-    /// Whether it matches.
+    /// `true` if it matches.
     pub matches: bool,
     /// The first field that does not match.
     pub differs_in: Option<String>,

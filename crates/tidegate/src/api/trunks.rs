@@ -1,4 +1,4 @@
-//! Trunks: rates, datagrams and the other end of each.
+//! Trunks: their rates, datagrams and other ends.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Count;
 
-/// The trunks that end at the gateway.
+/// The trunks that terminate at the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Trunks {
-    /// Each of them, in the order of the policy file.
+    /// All trunks, in the order of the policy file.
     pub trunks: Vec<Trunk>,
 }
 
@@ -24,15 +24,17 @@ pub struct Trunk {
     pub peer: String,
     /// State of the other gateway. None without ports.
     pub other_end: Option<OtherEnd>,
-    /// Counts of datagrams. None if user packets leave without a datagram.
+    /// Counters of datagrams. None if user packets depart without a datagram.
     pub encapsulation: Option<Encapsulation>,
-    /// User bits per second that left through the trunk within the last second, from the IP header on.
+    /// User bits per second that departed through the trunk within the last second, from the IP
+    /// header on.
     pub rate_bps: u64,
     /// Management packets that may be in flight.
     pub window_packets: u64,
     /// The smoothed round-trip time of management packets, in microseconds, the mean of its connections.
     pub rtt_us: Option<u64>,
-    /// User bytes that may be sent now. A negative number was borrowed. With epochs, the room in the window.
+    /// User bytes that may be sent now. Negative credit is borrowed. With epochs, the room in the
+    /// window.
     pub credit_bytes: i64,
     /// Management packets sent.
     pub management_packets: u64,
@@ -44,7 +46,8 @@ pub struct Trunk {
     pub elastic_bytes: u64,
     /// User bytes sent for the guarantee, from the IP header on.
     pub guaranteed_bytes: u64,
-    /// User bytes sent past the trunk while the other end was silent, from the IP header on.
+    /// User bytes that bypassed the trunk while the other end was considered dead, from the IP
+    /// header on.
     pub past_bytes: u64,
     /// User packets that wait.
     pub waiting: Count,
@@ -52,9 +55,9 @@ pub struct Trunk {
     pub connections: u64,
     /// Management connections that are in use: all, or the rounded weight.
     pub active: u64,
-    /// The weight; none for a trunk without one.
+    /// The weight. None for a trunk without one.
     pub weight: Option<TrunkWeight>,
-    /// Management connections that have heard nothing for three RTO.
+    /// Management connections without an answer for three RTO.
     pub silent: u64,
 }
 
@@ -81,14 +84,14 @@ pub struct TrunkWeight {
     pub abandoned: u64,
 }
 
-/// Counts of user packets in the datagrams of a trunk.
+/// Counters of user packets in the datagrams of a trunk.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Encapsulation {
-    /// The longest IP packet that the path carries, as far as is known.
+    /// The longest IP packet that the path is known to carry.
     pub path_mtu_bytes: u64,
     /// Datagrams sent.
     pub sent_packets: u64,
-    /// Datagrams taken in.
+    /// Datagrams received.
     pub received_packets: u64,
     /// Datagrams sent with a fragment of a packet that did not fit.
     pub fragments: u64,
@@ -96,7 +99,7 @@ pub struct Encapsulation {
     pub too_big_packets: u64,
     /// Messages "too big" sent to the senders of such packets.
     pub told_senders: u64,
-    /// Messages "too big" of routers that were not believed, or repeated a known size.
+    /// Messages "too big" of routers that were ignored, or repeated a known size.
     pub ignored_reports: u64,
 }
 
@@ -111,17 +114,17 @@ pub struct OtherEnd {
     pub difference: Option<String>,
     /// Milliseconds since its last datagram.
     pub heard_ms: Option<u64>,
-    /// Sessions agreed on: one, and one more for each restart of either gateway.
+    /// Number of sessions: one, and one more for each restart of either gateway.
     pub sessions: u64,
     /// The hardware address of the next hop, once it is known.
     pub next_hop: Option<String>,
-    /// Hellos of the other end that were taken. Each datagram to the address of this end is counted once: here, in
-    /// `segments`, in `received_packets` of the encapsulation, or in `refused`.
+    /// Accepted hellos of the other end. Each datagram to the address of this end is counted once:
+    /// here, in `segments`, in `received_packets` of the encapsulation, or in `refused`.
     #[serde(default)]
     pub hellos: u64,
-    /// Segments of management connections that were taken.
+    /// Accepted segments of management connections.
     #[serde(default)]
     pub segments: u64,
-    /// Datagrams that were not taken, by reason; those with none are left out.
+    /// Refused datagrams, by reason. Reasons without any are absent.
     pub refused: BTreeMap<String, u64>,
 }

@@ -59,7 +59,7 @@ fn socket(context: &Context) -> &Path {
     if of_gateway { Path::new(SOCKET) } else { &context.socket }
 }
 
-/// Does what the arguments say.
+/// Runs the command.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     match (&args.command, &args.file) {
         (Some(Command::Key { file }), _) => key(file, context),
@@ -84,7 +84,7 @@ fn key(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The content of the file, or the end of the program.
+/// The content of the file. If it is invalid, the exit code of the program.
 fn load(file: &Path, context: &Context) -> anyhow::Result<Result<AggregateConfig, Exit>> {
     let text = files::read_any(file, files::MOST).map_err(|error| error.of(file))?;
     let (config, found) = aggregate::parse(&name(file), &text);
@@ -109,7 +109,7 @@ fn start(file: &Path, args: &Args, context: &Context) -> anyhow::Result<Exit> {
 async fn serve(config: AggregateConfig, args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // The lock of the socket comes first: a second gateway must not touch the rules of the first.
+    // The lock of the socket comes first: a second gateway must not change the rules of the first.
     let socket = Socket::open(socket(context))?;
     let metrics = match args.metrics {
         Some(address) => Some(daemon::listen(address).await?),
@@ -216,7 +216,7 @@ fn millis(micros: u64) -> String {
     format!("{} ms", thousandths(micros))
 }
 
-/// A number of thousandths.
+/// Formats a number of thousandths.
 fn thousandths(n: u64) -> String {
     format!("{}.{:03}", n / 1_000, n % 1_000)
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     save: bool,
 }
 
-/// At least a second, for nobody is faster.
+/// Parses a time of at least a second, since nobody confirms faster.
 fn span(text: &str) -> Result<Duration, String> {
     let example = |_| format!("`{text}` is not a time; write for example 60s");
     let span = duration::parse(text).map_err(example)?;
@@ -98,7 +98,7 @@ fn save(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Keeps what was applied.
+/// Confirms the applied change.
 pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
     let applied: Applied = client::post(&context.socket, "/v1/confirm", &serde_json::json!({}))?;
     if context.output.is_json() {

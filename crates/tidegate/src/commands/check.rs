@@ -23,7 +23,7 @@ pub(crate) struct Args {
     host: bool,
 }
 
-/// Says what is wrong with the file, or that nothing is.
+/// Prints the findings in the file, or that there are none.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
     if aggregate::is_meant(&text) {
@@ -85,12 +85,12 @@ pub(crate) fn read(file: &Path) -> Result<String, Failure> {
     files::read_any(file, files::MOST).map_err(|error| error.of(file))
 }
 
-/// What messages call a file.
+/// Name of a file in messages.
 pub(crate) fn name(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// A policy file that must be right: what it says, or the end of the program.
+/// Loads a policy file that must be valid. If it is not, the exit code of the program.
 pub(crate) fn load(
     file: &Path,
     host: Option<&Host>,
@@ -99,7 +99,7 @@ pub(crate) fn load(
     take(file, read(file)?, host, context)
 }
 
-/// The same for a file that has been read: `text` is its content.
+/// The same for a file with content `text`.
 pub(crate) fn take(
     file: &Path,
     text: String,

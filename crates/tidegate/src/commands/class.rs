@@ -54,7 +54,7 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     print(&classes, context)
 }
 
-/// Adds, changes or removes one.
+/// Adds, changes or removes a class.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let at = |name: &String| format!("/v1/classes/{name}");
     let socket = &context.socket;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     print(&classes, context)
 }
 
-/// What is sent for a class called `name` with `fields`, each written FIELD=VALUE.
+/// The request for a class called `name` with `fields`, each in the form FIELD=VALUE.
 fn added(name: &str, fields: &[String]) -> anyhow::Result<Value> {
     let mut rights = change(fields)?;
     let mut class = Map::from_iter([("name".to_owned(), json!(name))]);
@@ -92,7 +92,7 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What is sent for `fields`, each written FIELD=VALUE.
+/// The request for `fields`, each in the form FIELD=VALUE.
 fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut change = Map::new();
     for field in fields {
@@ -134,7 +134,7 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(change)
 }
 
-/// Fields of a class that can be given.
+/// Valid fields of a class.
 const FIELDS: [&str; 11] = [
     "guarantee",
     "ceiling",
@@ -190,7 +190,7 @@ fn table(classes: &[Class]) -> String {
     columns(&rows)
 }
 
-/// The promises to the classes, and how they were kept.
+/// Formats the promises to the classes with their measured values.
 fn promises(classes: &[Class]) -> String {
     let head = ["class", "direction", "promise", "promised", "kept", "broken", "relaxed"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -211,7 +211,7 @@ fn promises(classes: &[Class]) -> String {
     columns(&rows)
 }
 
-/// A value of a promise in a handy unit.
+/// A value of a promise in a convenient unit.
 fn value(value: f64, unit: &str) -> String {
     match unit {
         "bit/s" => format!("{:.2} Mbit/s", value / 1e6),
@@ -238,7 +238,7 @@ mod tests {
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }
 
-    /// Kills: the words of a parser; a field that is sent although no class has it.
+    /// Kills: error texts of a parser; a request with a field that no class has.
     #[test]
     fn a_wrong_field_is_answered_in_words() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     phases: Vec<String>,
 }
 
-/// A time with its unit, or a number of seconds as the name of the option promises.
+/// Parses a time with its unit, or a number of seconds, as the name of the option suggests.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -32,7 +32,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if range.contains(&time) { Ok(time) } else { Err("give 3 to 600 seconds".to_owned()) }
 }
 
-/// Runs it.
+/// Runs the demonstration.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(mut command) = lab::inside()? {
         return Err(command.exec().into());

@@ -1,4 +1,4 @@
-//! `tidegate detach INTERFACE…`: takes away what a gateway that has ended left on its ports.
+//! `tidegate detach INTERFACE…`: removes the programs of a gateway that has ended from its ports.
 
 use std::io;
 
@@ -19,15 +19,15 @@ pub(crate) struct Args {
     interfaces: Vec<String>,
 }
 
-/// What was done with one port.
+/// Result for one port.
 #[derive(Debug, Serialize)]
 struct Detached<'a> {
     interface: &'a str,
-    /// Whether there was anything to take away.
+    /// `true` if programs were attached.
     was_attached: bool,
 }
 
-/// Takes the programs off the ports; then only a gateway connects them.
+/// Removes the programs from the ports. Only a gateway then connects them.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let found: Result<Vec<_>, _> =
         args.interfaces.iter().map(|name| Interface::find(name)).collect();

@@ -1,4 +1,4 @@
-//! `tidegate doctor`: what of this host keeps a gateway from working well, and what to do.
+//! `tidegate doctor`: checks of this host, with remedies.
 
 mod aggregate;
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     wan: Option<String>,
 }
 
-/// How well something is.
+/// State of a checked part.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Health {
@@ -41,17 +41,17 @@ enum Health {
     Bad,
 }
 
-/// One thing looked at.
+/// Result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: String,
     health: Health,
     seen: String,
-    /// What to do about it.
+    /// The remedy.
     remedy: Option<String>,
 }
 
-/// Looks at this host.
+/// Checks this host.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(file) = &args.file {
         let text = check::read(file)?;
@@ -97,7 +97,7 @@ fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
 /// LAN and WAN, and the backend.
 type Found = (Option<[String; 2]>, Backend);
 
-/// The ports from the file, from the arguments, or guessed; the backend from the file.
+/// The ports from the file, from the arguments, or guessed. The backend is from the file.
 fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Found, Exit>> {
     if let Some(file) = &args.file {
         let loaded = check::load(file, None, context)?;
@@ -122,9 +122,11 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
 /// The number of CAP_NET_RAW, which counts for the interfaces of a user namespace too.
 const NET_RAW: u32 = 13;
 
-/// What the capabilities in the hexadecimal set `effective` allow, in the user namespace of `uid_map`.
+/// Findings from the capabilities in the hexadecimal set `effective`, in the user namespace of
+/// `uid_map`.
 ///
-/// Source: Linux `include/uapi/linux/capability.h`; user_namespaces(7) for the first one's map.
+/// Source: Linux `include/uapi/linux/capability.h`; user_namespaces(7) for the map of the first
+/// namespace.
 fn privileges(effective: &str, uid_map: &str) -> Vec<Finding> {
     let is_first = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     let set = u64::from_str_radix(effective, 16).unwrap_or(0);
@@ -151,7 +153,7 @@ fn privileges(effective: &str, uid_map: &str) -> Vec<Finding> {
     ]
 }
 
-/// What the kernel `release` can do.
+/// Findings from the kernel version `release`.
 ///
 /// Source: Linux 5.18 (multi-buffer XDP) and 6.6 (multi-buffer AF_XDP).
 fn kernel(release: &str) -> Vec<Finding> {
@@ -168,7 +170,7 @@ fn kernel(release: &str) -> Vec<Finding> {
     }]
 }
 
-/// Whether the programs a lab is built with are in one of the folders of `path`.
+/// Checks that the programs that build a lab are in the folders of `path`.
 fn lab_tools(path: &OsStr) -> Finding {
     let is_there = |name: &&str| std::env::split_paths(path).any(|it| it.join(name).is_file());
     let tools = ["ip", "unshare", "nsenter", "mount"];
@@ -200,7 +202,8 @@ fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
     findings
 }
 
-/// Whether ports of the MTUs `lan` and `wan` work together on `backend`, where AF_XDP has room for `most`.
+/// Checks that ports with the MTUs `lan` and `wan` work together on `backend`. AF_XDP has room for
+/// `most` bytes.
 fn mtu(lan: u32, wan: u32, backend: Backend, most: u32) -> Finding {
     if lan != wan {
         let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
@@ -246,7 +249,7 @@ fn interface_findings(interface: &Interface) -> Vec<Finding> {
         let seen = "it has an address: without fail-to-wire this host answers and routes beside us";
         findings.push(lacking(name, seen, &format!("ip address flush dev {name}")));
     }
-    // Without the privilege to look, the missing privilege is a finding already.
+    // Without the privilege to list programs, the missing privilege is a finding already.
     for program in fail_to_wire::foreign(interface).unwrap_or_default() {
         let seen = format!("{program} is attached: frames that it takes do not reach the gateway");
         findings.push(lacking(
@@ -283,7 +286,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The value of `name` in what the kernel says of this process.
+/// The value of `name` in the kernel's status of this process.
 fn status_field(name: &str) -> String {
     let status = read("/proc/self/status");
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -305,7 +308,7 @@ mod tests {
         assert!(privileges("000001ffffffffff", FIRST).iter().all(|it| it.health == Health::Good));
     }
 
-    /// Kills the mutant that believes every capability.
+    /// Kills the mutant that considers every capability present.
     #[test]
     fn in_a_user_namespace_only_packet_sockets_are_to_be_had() {
         let findings = privileges("000001ffffffffff", "         0       1000          1");
@@ -321,7 +324,7 @@ mod tests {
         assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
     }
 
-    /// Kills: a doctor that says "good" of what `run` refuses; one that refuses AF_PACKET too.
+    /// Kills: a doctor that says "good" although `run` refuses; one that refuses AF_PACKET too.
     #[test]
     fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
         let health = |of, backend| mtu(of, of, backend, 3_818).health;

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     question: Question,
 }
 
-/// Explains it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(code) = args.subject.as_deref().and_then(Code::named) {
         return error(code, context);
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Whether `name` looks like an error code.
+/// Returns `true` if `name` has the form of an error code.
 fn is_code(name: &str) -> bool {
     let number = name.get(..2).filter(|it| it.eq_ignore_ascii_case("TG")).map(|_| &name[2..]);
     number.is_some_and(|it| !it.is_empty() && it.chars().all(|c| c.is_ascii_digit()))
@@ -82,7 +82,7 @@ fn show(it: &Explanation) -> String {
     text
 }
 
-/// The policies that match, and of few policies also the others.
+/// The policies that match. If there are few policies, all of them.
 fn policies(all: &[Candidate]) -> String {
     if all.is_empty() {
         return String::new();

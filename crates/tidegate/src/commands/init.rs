@@ -44,7 +44,7 @@ pub(crate) struct Args {
 /// Writes a first policy file.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if args.file.exists() {
-        // Said before anybody answers questions in vain.
+        // This error precedes all questions, so that nobody answers them in vain.
         return Err(exists(&args.file).into());
     }
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// LAN and WAN: given, guessed, or else what `somebody` answers.
+/// LAN and WAN: given, guessed, or answered by `somebody`.
 fn ports(
     args: &Args,
     host: &Host,
@@ -110,7 +110,7 @@ fn ports(
     Ok([ask(&args.lan, "Towards the users")?, ask(&args.wan, "Towards the Internet")?])
 }
 
-/// The rate given, or what `somebody` answers.
+/// The given rate, or the answer of `somebody`.
 fn rate(
     given: Option<&str>,
     flag: &str,
@@ -134,7 +134,7 @@ fn rate(
     answer("such as 100 Mbit/s", somebody, missing, parse)
 }
 
-/// The first answer of `somebody` that `parse` takes; `missing` if there is none.
+/// The first answer of `somebody` that `parse` accepts. `missing` if there is none.
 fn answer<T>(
     wanted: &str,
     somebody: &mut impl BufRead,
@@ -216,7 +216,7 @@ mod tests {
         result.unwrap_err().downcast().unwrap()
     }
 
-    /// Kills the mutants that take the first answer whatever it is, and that ask without an end.
+    /// Kills the mutants that accept the first answer in any case, and that ask without end.
     #[test]
     fn a_rate_is_asked_for_until_the_answer_is_one() {
         assert_eq!(asked("20\n20 Mbps\n\n  20 Mbit/s \n").unwrap(), Rate::from_mbps(20));
@@ -234,7 +234,7 @@ mod tests {
         assert!(refused(rate(None, "down", "", None::<&mut io::Empty>)).help.contains("--down"));
     }
 
-    /// Kills the mutants that take a name nobody has, and that ask for a port that was given.
+    /// Kills the mutants that accept an unknown interface, and that ask for a given port.
     #[test]
     fn ports_that_cannot_be_guessed_are_asked_for() {
         let interface = |name: &str| Interface {

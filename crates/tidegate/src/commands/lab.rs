@@ -77,7 +77,7 @@ enum Command {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let output = context.output;
     match &args.command {
@@ -136,7 +136,7 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Nothing to take down is as good as taken down, but a lab that was named must be there.
+/// Without a lab, the command succeeds, unless it names one.
 fn down(name: Option<&str>, context: &Context) -> anyhow::Result<()> {
     let taken = match Lab::find(&Place::open()?, name) {
         Ok(lab) => {

@@ -59,15 +59,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
 }
 
-/// What is proposed to the gateway.
+/// The source of proposed policies.
 pub(super) enum Proposed {
-    /// A policy file with what it includes.
+    /// A policy file with its included files.
     File(Proposal),
-    /// The newest set of the source of this name.
+    /// The newest set of the source called so.
     Source(String),
 }
 
-/// What `what` proposes, if nothing is wrong with it.
+/// The proposal of `what`, if it is valid.
 pub(super) fn propose(what: &What, context: &Context) -> anyhow::Result<Result<Proposed, Exit>> {
     let file = match (&what.file, &what.source) {
         (Some(file), _) => file,
@@ -108,7 +108,7 @@ fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text of `file` as it is sent to the gateway in the place of the file `to`, if nothing is wrong with it.
+/// The text of `file`, if it is valid, as the gateway will read it at `to`.
 pub(super) fn read(
     file: &Path,
     to: &Path,
@@ -123,7 +123,7 @@ pub(super) fn read(
     Ok(Ok(Proposal { file, text, included, confirm_ms: None, save: false }))
 }
 
-/// Says of which classes the file undoes what was changed while the gateway ran.
+/// Lists the classes whose live changes the file undoes.
 pub(super) fn say_undone(classes: &[String]) {
     if !classes.is_empty() {
         let classes = classes.join(", ");
@@ -133,7 +133,7 @@ pub(super) fn say_undone(classes: &[String]) {
     }
 }
 
-/// `changes`, one a line.
+/// `changes`, one per line.
 pub(super) fn list(changes: &[Change]) -> String {
     if changes.is_empty() {
         return "no changes: this is what runs".to_owned();

@@ -40,7 +40,7 @@ enum Command {
     },
 }
 
-/// Time that a source has to take or give a set.
+/// Time limit for a source to accept or deliver a set.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Moves a set.
@@ -79,8 +79,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The items of `part`, if a gateway with the policy file of `documents` could run with them as the set of `source`.
-/// Items for roles that its source does not have are not looked at.
+/// The items of `part`, if a gateway with the policy file of `documents` could run them as the set
+/// of `source`. Items for roles that the source does not have are ignored.
 fn checked(mut documents: Documents, source: &str, part: &Part) -> Option<Vec<Item>> {
     let items = items(part).inspect_err(check::complain).ok()?;
     let set = Snapshot { revision: String::new(), parts: vec![part.clone()] };

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// An address that only this host reaches, for metrics have no protection.
+/// Parses a loopback address, since metrics have no protection.
 pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text.parse().map_err(|_| "write for example 127.0.0.1:9123")?;
     match address.ip().is_loopback() {
@@ -43,7 +43,7 @@ pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Runs the gateway until told to stop.
+/// Runs the gateway until it is stopped.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let log = Log::start(args.verbose);
     let ended = start(args, context, &log);
@@ -55,7 +55,7 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     // SIGHUP reads the file again, so it has to be a regular file from the beginning.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
-    // What applies later may come from another directory.
+    // Later files may come from another directory.
     let file = std::path::absolute(&args.file)?;
     let documents = match check::take(&file, text, Some(&host::look()), context)? {
         Ok((documents, _)) => documents,

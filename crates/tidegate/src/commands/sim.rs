@@ -40,7 +40,7 @@ pub(crate) struct Args {
     link: Option<capture::Ends>,
 }
 
-/// Simulates it.
+/// Runs the simulation.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let Some(scenario) = load(args, context)? else { return Ok(Exit::WrongInput) };
     let results = simulate(&scenario, args)?;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What the file says; none if it is wrong, of which everything has been said then.
+/// The scenario of the file. `None` for an invalid file, after its findings were printed.
 fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
     let text = check::read(&args.scenario)?;
     let folder = args.scenario.parent().unwrap_or_else(|| Path::new("."));

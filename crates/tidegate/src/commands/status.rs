@@ -142,7 +142,7 @@ pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> Strin
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
-/// Most policies of which a line is printed.
+/// Most policies with a line.
 pub(super) const MOST_ROWS: usize = 20;
 
 /// The busiest of `aggregates`, at most [`MOST_ROWS`], in the given order.
@@ -157,7 +157,7 @@ fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
     order.into_iter().map(|at| &aggregates[at]).collect()
 }
 
-/// The policies that have no line: those without a packet, and all but the busiest.
+/// The policies without a line: those without a packet, and all but the busiest.
 fn others(status: &Status) -> String {
     let mut text = String::new();
     if let more @ 1.. = status.aggregates.len().saturating_sub(MOST_ROWS) {
@@ -195,7 +195,7 @@ fn table(aggregates: &[Aggregate]) -> String {
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-/// What is done with ACKs, where something is.
+/// ACK control of the aggregates that have it.
 fn signals(aggregates: &[Aggregate]) -> String {
     let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
     let mut rows = vec![
@@ -233,7 +233,7 @@ fn show_flows(flows: &[Flow]) -> String {
     columns(&rows)
 }
 
-/// The limit of `flow`, and the VLANs and tunnels it is in.
+/// The limit of `flow`, with its VLANs and tunnels.
 fn inside(flow: &Flow) -> String {
     let vlans = flow.vlans.iter().map(|it| format!("; in VLAN {it}"));
     let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));

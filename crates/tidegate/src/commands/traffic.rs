@@ -81,13 +81,13 @@ struct Fetch {
     interval: Duration,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     let output = context.output;
     match &args.command {
         Command::Serve { address, congestion } => {
             let server = Server::bind(*address, congestion.as_deref())?;
-            // Whoever started it waits for this line.
+            // The parent process waits for this line.
             output.json(&serde_json::json!({ "address": server.address()? }))?;
             server.run()?;
             Ok(Exit::Done)
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Command::Fetch(fetch) => {
-            // Whoever reads the lines decides by the last one; the others are for watching.
+            // The last line decides. Readers use the others to follow the progress.
             let outcome = transfer(&fetch.transfer(), |progress| drop(output.json(&progress)))?;
             output.json(&outcome)?;
             Ok(if outcome.complete && outcome.intact { Exit::Done } else { Exit::Failed })

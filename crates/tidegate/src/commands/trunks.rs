@@ -6,7 +6,7 @@ use crate::api::{Trunk, TrunkWeight, Trunks};
 use crate::client;
 use crate::output::Exit;
 
-/// Prints the trunks that end here.
+/// Prints the trunks that terminate here.
 pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     let trunks: Trunks = client::get(&context.socket, "/v1/trunks")?;
     if context.output.is_json() {
@@ -90,7 +90,8 @@ fn row(it: &Trunk) -> [String; 13] {
     ]
 }
 
-/// The other gateway, and in brackets how many connections get no answer, if any.
+/// The state of the other gateway, with the number of connections without an answer in brackets, if
+/// any.
 fn state(it: &Trunk) -> String {
     let state = it.other_end.as_ref().map_or("no port", |end| end.state.as_str());
     match it.silent {

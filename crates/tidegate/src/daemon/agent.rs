@@ -1,8 +1,9 @@
-//! The policy agent: it follows the sources of the policy file, and puts what they commit in force.
+//! The policy agent: it follows the sources of the policy file, and puts their commits in force.
 //!
-//! Each commit replaces the set of its source. The agent merges all sets with the policy file, compiles one
-//! generation, and installs it whole. Whatever fails leaves the last good generation in force, and raises one alarm
-//! for the source. The last good sets are on the disk, so that a restart needs no server.
+//! Each commit replaces the set of its source. The agent merges all sets with the policy file,
+//! compiles one generation, and installs it whole. After a failure the last good generation stays
+//! in force, and one alarm is raised for the source. The last good sets are on the disk, so that a
+//! restart needs no server.
 //!
 //! Source: the policy agent of `aggregates`, section 6.
 
@@ -37,10 +38,11 @@ const CONFIRM_MS: u64 = 60_000;
 /// Interval between two tries to put a commit in force while another change is unconfirmed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How long a first start waits for sources without a set on the disk, before frames are managed.
+/// Time that a first start waits for sources without a set on the disk.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// Interval between two tries to open a source whose files cannot be used: an operator who mends one waits no longer.
+/// Interval between two tries to open a source with unusable files. An operator who repairs a file
+/// waits no longer.
 const REOPEN: Duration = Duration::from_secs(5);
 
 /// The agent's view of its sources.
@@ -49,11 +51,11 @@ pub(crate) struct Agent {
     sources: Mutex<BTreeMap<String, Watched>>,
     /// The sources of the policy file may have changed.
     changed: Notify,
-    /// A policy file was put in force: credentials that a server refuses are to be read again.
+    /// A policy file was put in force: refused credentials must be read again.
     renewing: AtomicBool,
-    /// Tells the task of each source that other policies are installed, with which a refused set may compile.
+    /// Notifies the task of each source of an installation, after which a refused set may compile.
     installs: watch::Sender<()>,
-    /// The sets in force are to be written to the disk.
+    /// The sets in force must be written to the disk.
     unwritten: Notify,
 }
 
@@ -70,10 +72,10 @@ impl Agent {
         }
     }
 
-    /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the disk.
+    /// Adds the last good sets to `documents`. Waits a moment for sources without one on the disk.
     ///
-    /// A set that does not compile with the policy file, on this host if it has to fit, is left out. It is tried again
-    /// when the policy file changes.
+    /// A set that does not compile with the policy file is left out, and so is one that does not
+    /// fit this host if `fits_host`. It is tried again when the policy file changes.
     pub(crate) async fn first_sets(&self, documents: &mut Documents, fits_host: bool) {
         let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
         let until = Instant::now() + FIRST;
@@ -99,13 +101,14 @@ impl Agent {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the agent that other policies are installed, perhaps with other sources.
+    /// Notifies the agent of an installation, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
         self.installs.send_replace(());
     }
 
-    /// Tells the agent that an operator has put a policy file in force, perhaps with other credentials.
+    /// Notifies the agent that an operator has put a policy file in force, perhaps with other
+    /// credentials.
     pub(super) fn renew(&self) {
         self.renewing.store(true, Ordering::Relaxed);
         self.changed.notify_one();
@@ -116,19 +119,19 @@ impl Agent {
         self.lock().get_mut(name).map(change)
     }
 
-    /// Has source `name` fail.
+    /// Lets source `name` fail.
     #[cfg(test)]
     pub(super) fn fail(&self, name: &str, fault: tidegate_repository::Fault) {
         self.with(name, |watched| watched.fail(fault));
     }
 
-    /// Records that a set of source `name` was refused, and why.
+    /// Records that a set of source `name` was refused, with the reason.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
         self.with(name, |watched| watched.refuse(revision, why));
     }
 
-    /// One alarm for each source that is not in order.
+    /// One alarm for each source with a fault.
     pub(super) fn alarms(&self) -> Vec<String> {
         self.lock().values().filter_map(Watched::alarm).chain(self.store.alarm()).collect()
     }
@@ -153,7 +156,7 @@ impl Agent {
 }
 
 impl Daemon {
-    /// Follows the sources of the policy file in force, whichever these are, until dropped.
+    /// Follows the sources of the policy file in force until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
         tokio::join!(self.follow_those_named(), self.write_when_told());
     }
@@ -163,12 +166,12 @@ impl Daemon {
             let installed = self.installed().await;
             let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
             self.reconcile(&installed.config.sources, renew);
-            // Whether it has ended by a change or by its time, the sources are looked at again.
+            // The sources are examined after a change, and after this time.
             let _ = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
         }
     }
 
-    /// Writes sets to the disk one after the other, so that an older one never replaces a newer one.
+    /// Writes sets to the disk in sequence, so that an older one never replaces a newer one.
     async fn write_when_told(&self) {
         loop {
             self.agent.unwritten.notified().await;
@@ -176,8 +179,8 @@ impl Daemon {
         }
     }
 
-    /// Follows `specs`: ends what is followed and not among them, and begins the others. A source that could not be
-    /// opened is opened again; with `renew`, also one whose server refuses its credentials.
+    /// Follows `specs`, and no other sources. A source that could not be opened is opened again.
+    /// With `renew`, this includes sources whose servers refuse their credentials.
     fn reconcile(self: &Arc<Self>, specs: &[SourceSpec], renew: bool) {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
@@ -196,8 +199,8 @@ impl Daemon {
         }
     }
 
-    /// Takes what source `name` proposes. A newer commit replaces one that waits for another change. A refused set is
-    /// tried again whenever another generation is installed.
+    /// Takes the proposals of source `name`. A newer commit replaces one that waits for another
+    /// change. A refused set is tried again after each installation.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
         let mut installs = self.agent.installs.subscribe();
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
@@ -228,8 +231,8 @@ impl Daemon {
         }
     }
 
-    /// Puts a commit of source `name` in force as the policy file wants it. False while another change has to be
-    /// confirmed first.
+    /// Puts a commit of source `name` in force, as the policy file specifies. Returns `false` while
+    /// another change must be confirmed first.
     async fn take(self: &Arc<Self>, name: &str, snapshot: Arc<Snapshot>) -> bool {
         let Some(apply) = self.agent.with(name, |watched| watched.spec.apply) else { return true };
         let confirm_ms = match apply {
@@ -243,7 +246,7 @@ impl Daemon {
             self.keep_sets();
             return true;
         }
-        // A source sends its set again after a fault. People let this one be rolled back.
+        // A source sends its set again after a fault. An operator let this one be rolled back.
         let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
         if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
             return true;
@@ -291,8 +294,8 @@ impl Daemon {
         whole(async move { daemon.replace(next, Live::Kept, confirm_ms, None).await }).await
     }
 
-    /// The configuration with `snapshot` as the set of source `name`. Live changes of classes that stay as they are
-    /// written stay in force.
+    /// The configuration with `snapshot` as the set of source `name`. Live class changes stay in
+    /// force, except for classes that the set changes.
     pub(super) async fn with_set(
         &self,
         name: &str,
@@ -306,7 +309,8 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Has the sets in force written to the disk. Nobody waits for it: a busy disk takes seconds.
+    /// Lets the sets in force be written to the disk. The caller does not wait: a busy disk takes
+    /// seconds.
     pub(super) fn keep_sets(&self) {
         self.agent.unwritten.notify_one();
     }
@@ -330,7 +334,7 @@ impl Daemon {
         }
     }
 
-    /// The differences that the newest set of source `name` would make.
+    /// The changes that the newest set of source `name` would make.
     pub(crate) async fn plan_source(&self, name: &str) -> Result<Plan, Refusal> {
         let _turn = self.turn().await?;
         let next = self.with_set(name, self.agent.newest(name)?).await?;
@@ -358,7 +362,7 @@ impl Daemon {
     }
 }
 
-/// Adds all of `sets` that can run together to `documents`. Returns the others, and why each cannot.
+/// Adds all of `sets` that can run together to `documents`. Returns the others with their reasons.
 async fn add_fitting(
     documents: &mut Documents,
     mut sets: BTreeMap<String, Arc<Snapshot>>,
@@ -369,7 +373,8 @@ async fn add_fitting(
         *documents = all;
         return BTreeMap::new();
     }
-    // A set may need a class of another one, so each has another try after one was added.
+    // A set may need a class of another one. After each addition, the remaining sets are tried
+    // again.
     loop {
         let mut misfits = BTreeMap::new();
         let before = sets.len();

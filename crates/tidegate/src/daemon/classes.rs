@@ -1,4 +1,4 @@
-//! Classes that are looked at, added, changed and removed while the gateway runs, until policies are applied.
+//! Live changes of classes while the gateway runs, until policies are applied.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ impl Daemon {
         Ok(said(self.plane.classes().await?))
     }
 
-    /// Changes what the class called `name` has a right to; says what it then has.
+    /// Changes the rights of the class called `name`. Returns the class after the change.
     pub(crate) async fn change_class(
         &self,
         name: String,
         change: &api::ClassChange,
     ) -> Result<Classes, Refusal> {
         let change = rights(change)?;
-        // Not while a file is being put in force.
+        // Waits until no file is being put in force.
         let _changing = self.changing.lock().await;
         let (of, asked) = (name.clone(), change.clone());
         let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &asked));
@@ -39,7 +39,7 @@ impl Daemon {
         self.class(&name).await
     }
 
-    /// Adds a class; says what it has.
+    /// Adds a class. Returns its state.
     pub(crate) async fn add_class(&self, new: NewClass) -> Result<Classes, Refusal> {
         if !config::is_usable_name(&new.name) {
             let message = format!("`{}` cannot name a class", new.name.escape_debug());
@@ -58,7 +58,7 @@ impl Daemon {
         let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
         let added = class.clone();
         let ask = self.plane.change(move |live| {
-            // Frames must come here before there is something to do with them.
+            // Frames must reach the gateway before it has a class to apply.
             live.set_passing(false);
             live.machine.add_class(live.now, &added)
         });
@@ -69,7 +69,7 @@ impl Daemon {
         self.class(&name).await
     }
 
-    /// Removes the class called `name`; says what it was last.
+    /// Removes the class called `name`. Returns its last state.
     pub(crate) async fn remove_class(&self, name: String) -> Result<Classes, Refusal> {
         let _changing = self.changing.lock().await;
         let of = name.clone();
@@ -100,15 +100,15 @@ fn said(classes: Vec<ClassReport>) -> Classes {
 }
 
 impl Installed {
-    /// What runs: the file, and what was changed of its classes since.
+    /// The running configuration: the file with the live changes of its classes.
     pub(super) fn running(&self) -> Config {
         let config = &self.config;
-        // What the gateway has accepted one by one it accepts as a whole.
+        // The gateway accepts as a whole the changes that it has accepted one by one.
         let classes = config.classes.with(&self.live, config.gateway.rate);
         Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
     }
 
-    /// The classes of which `changes` undo what was changed while it ran.
+    /// The live-changed classes that `changes` return to the file.
     pub(super) fn undone_by(&self, changes: &[Change]) -> Vec<String> {
         let changes = |name: &&String| {
             let what = format!("class {name}");
@@ -117,7 +117,7 @@ impl Installed {
         self.live.keys().filter(changes).cloned().collect()
     }
 
-    /// The class of that name as it is now; one that no file says more of, as it is by itself.
+    /// The present class called `name`. A class that no file declares has its default rights.
     fn class(&self, name: &str) -> Class {
         let written = || self.config.classes.classes().iter().find(|class| class.name == name);
         let class = self.live.get(name).map_or_else(|| written().cloned(), Clone::clone);
@@ -125,7 +125,7 @@ impl Installed {
     }
 }
 
-/// What is said where the gateway refuses a change of the class called `name`.
+/// The failure when the gateway refuses a change of the class called `name`.
 fn refused(name: &str, error: &ClassChangeError) -> Failure {
     let of = |fault: &ClassFaultKind| match fault {
         ClassFaultKind::CeilingBelowGuarantee(_) => Code::CeilingBelowGuarantee,
@@ -154,7 +154,7 @@ fn refused(name: &str, error: &ClassChangeError) -> Failure {
     Failure::input(code, format!("class `{name}`: {error}"))
 }
 
-/// What `change` asks for, if a class can be so.
+/// The rights of `change`, if a class can have them.
 fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
     let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
     let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);

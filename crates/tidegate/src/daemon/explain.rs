@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::describe;
 use crate::output::Failure;
 
-/// What `config` does with the packet of `question`, and why.
+/// The treatment of the packet of `question` by `config`, with its reason.
 pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanation, Failure> {
     let set = policy_set(config)?;
     let (packet, direction) = packet(question)?;
@@ -55,7 +55,7 @@ fn action(policy: &Policy) -> String {
     }
 }
 
-/// Why the first of `matching` wins over the second.
+/// The reason why the first of `matching` precedes the second.
 fn why(matching: &[&Policy]) -> String {
     let (winner, other) = match matching {
         [] => return "no policy matches".to_owned(),
@@ -95,7 +95,7 @@ fn candidates(set: &PolicySet, packet: Seen<'_>, direction: Direction) -> Vec<Ca
     set.policies().iter().map(candidate).collect()
 }
 
-/// The first field of `filter` that keeps it from matching.
+/// The first field of `filter` that the packet does not match.
 fn differs_in(filter: &Filter, packet: Seen<'_>, direction: Direction) -> Option<String> {
     let matches = |filter: &Filter| filter.matches_inside(packet.0, packet.1, direction);
     if matches(filter) {
@@ -136,7 +136,7 @@ pub(super) fn filter(question: &Question) -> Result<Filter, Failure> {
     })
 }
 
-/// The packet that is asked about.
+/// The packet of the question.
 fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let field = |text: &str, error: parse::FieldError| bad(format!("`{text}`: {error}"));
@@ -161,7 +161,7 @@ fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     Ok((Packet { key, network, vlan, dscp: dscp.first, ..Packet::default() }, direction))
 }
 
-/// The headers around the packet: the second VLAN tag, and the tunnel that it is in.
+/// The headers around the packet: the second VLAN tag, and its tunnel.
 fn outer(question: &Question) -> Result<Option<Outer>, Failure> {
     let mut outer = Outer::default();
     outer.second_vlan = question.inner_vlan.unwrap_or(NO_VLAN);
@@ -196,7 +196,7 @@ fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
     Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
-/// Both addresses; one that is not given is the unspecified one of the other's family.
+/// Both addresses. An absent one is the unspecified address of the other's family.
 fn addresses(question: &Question) -> Result<[IpAddr; 2], Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let read = |text: &Option<String>| match text {

@@ -1,4 +1,5 @@
-//! A stream that tells its connection whenever bytes move, so that a slow client is no idle one.
+//! A stream that notifies its connection of each transfer of bytes, so that a slow client is not
+//! idle.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::seats::Connection;
 
-/// `stream`, whose progress `connection` learns.
+/// A `stream` that reports its progress to `connection`.
 pub(crate) struct Metered<S> {
     stream: S,
     connection: Arc<Connection>,
@@ -66,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         self.written(result)
     }
 
-    /// As of the stream: without it, answers would be copied into one buffer first.
+    /// The answer of the stream. Otherwise answers would be copied into one buffer first.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }

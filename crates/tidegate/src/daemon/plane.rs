@@ -26,30 +26,32 @@ use crate::output::Failure;
 /// A gateway that runs in a thread of its own.
 pub(crate) struct Plane {
     remote: Remote<Gateway, Wire>,
-    /// Takes answers that nobody waits for any more. Another thread drops them: large ones take long.
+    /// Takes answers that no task waits for any more. Another thread drops them: large ones take
+    /// long.
     unread: Sender<Box<dyn Send>>,
-    /// Held by a change of policies or classes, and by a survey that such changes have made start over too often.
+    /// Held by changes of policies or classes, and by a survey that such changes have restarted too
+    /// often.
     still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Everything the data plane shows of itself at one instant.
+/// State of the data plane at one instant.
 pub(crate) struct Seen {
     /// The gateway.
     pub(crate) report: Report,
-    /// Its ports, LAN first; none in a test.
+    /// Its ports, LAN first. Empty in a test.
     pub(crate) ports: Vec<PortCounters>,
-    /// How often the loop came back too late.
+    /// Number of hangs of the loop.
     pub(crate) hangs: u64,
     /// The longest processor time of one command, or of one turn during a policy change.
     pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,
-    /// Frames of each port that went straight across, where they can.
+    /// Frames of each port that bypassed the gateway, where they can.
     pub(crate) bypassed: Vec<Bypassed>,
-    /// Whether frames go straight across because there is nothing to manage.
+    /// `true` if frames bypass the gateway because there is nothing to manage.
     pub(crate) passing: bool,
     /// The instant.
     pub(crate) now: Time,
@@ -58,23 +60,24 @@ pub(crate) struct Seen {
 /// Ports that are open, in the thread that drives them.
 #[derive(Default)]
 pub(crate) struct Opened {
-    /// LAN, then WAN; none in a test.
+    /// LAN, then WAN. Empty in a test.
     pub(crate) ports: Vec<Box<dyn Port>>,
-    /// What passes frames straight across while the gateway is away.
+    /// The programs that pass frames while the gateway is away.
     pub(crate) wire: Wire,
-    /// What to say about them.
+    /// The report about the ports.
     pub(crate) about: Ports,
-    /// What keeps other gateways from them.
+    /// The locks that exclude other gateways.
     pub(crate) held: Vec<PortLock>,
 }
 
 /// Poll interval for the end of a policy swap.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Looks at a data plane that was told to end, [`LOOK`] apart: twice the time that it may take to send what it holds.
+/// Most checks, [`LOOK`] apart, of a data plane that must end. This is twice the time that it may
+/// take to send its packets.
 const ENDS: u32 = 4_000;
 
-/// A survey that started over more often holds further changes up.
+/// A survey that started over more often delays further changes.
 ///
 /// Chosen: a survey meets another change only if changes follow each other without a pause of its own length.
 const ATTEMPTS: u32 = 4;
@@ -83,7 +86,7 @@ const ATTEMPTS: u32 = 4;
 pub(crate) type Wire = Option<FailToWire>;
 
 impl Plane {
-    /// Starts a gateway for what is `installed` between the ports that `open` opens.
+    /// Starts a gateway for the configuration `installed`, between the ports that `open` opens.
     pub(crate) fn start(
         installed: &Installed,
         open: impl FnOnce(&Installed, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>
@@ -106,17 +109,17 @@ impl Plane {
         Ok(Self { remote, unread, still, ports, guard, thread })
     }
 
-    /// How the ports are open.
+    /// State of the ports.
     pub(crate) const fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// The guard of the attached programs; it has none without fail-to-wire.
+    /// The guard of the attached programs. Without fail-to-wire there are none.
     pub(crate) const fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// What `question` finds, between two turns of the loop.
+    /// The answer to `question`, obtained between two turns of the loop.
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
@@ -125,7 +128,7 @@ impl Plane {
         let unread = self.unread.clone();
         let post = self.remote.post(move |live| {
             if let Err(answer) = sender.send(question(live)) {
-                // The thread that takes them ends last.
+                // The thread that receives answers ends last.
                 let _ = unread.send(Box::new(answer));
             }
         });
@@ -142,7 +145,7 @@ impl Plane {
         self.ask(change).await
     }
 
-    /// Collects the report, the port counters and the bypass counts; without classes.
+    /// Collects the report, the port counters and the bypass counters, without classes.
     pub(crate) async fn look(&self) -> Result<Seen, Failure> {
         let (report, _) = self.survey(Survey::of_policies()).await?;
         let report = report.unwrap_or_default();
@@ -265,9 +268,9 @@ impl Plane {
         });
     }
 
-    /// Sends what is held, lets frames pass without us, and waits until that is done.
+    /// Releases held packets, lets frames bypass the gateway, and waits until that is done.
     pub(crate) fn stop(&self) {
-        // Whoever has stopped already needs not be told.
+        // A stopped loop needs no request.
         let _ = self.remote.post(|live| live.machine.release_all(live.now));
         let _ = self.remote.stop();
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -285,14 +288,14 @@ impl Plane {
         }
     }
 
-    /// Whether the loop has ended without being told to.
+    /// Returns `true` if the loop has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 
-/// The data plane's thread: opens the ports, says how that went, and runs.
+/// The thread of the data plane: opens the ports, reports the result, and runs.
 fn drive(
     installed: &Installed,
     policies: PolicySet,
@@ -320,7 +323,7 @@ fn stopped(error: Stopped) -> Failure {
     Failure::new(Code::NoGateway, error.to_string())
 }
 
-/// Who comes with which flows must not be able to choose where they are kept.
+/// A random seed, so that remote hosts cannot choose the hash buckets of their flows.
 fn seed() -> u64 {
     // Keys of the standard library's hash maps are random in each process.
     RandomState::new().build_hasher().finish()

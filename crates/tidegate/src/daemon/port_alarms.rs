@@ -13,7 +13,7 @@ use tidegate_dataplane::{PortCounters, Refusal, Refused};
 use super::plane::Seen;
 use crate::api::Ports;
 
-/// How long an alarm outlasts its cause: as long as most monitoring systems take between two looks.
+/// Time for which an alarm outlasts its cause: the polling interval of most monitoring systems.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The alarms in force.
@@ -36,7 +36,7 @@ pub(super) fn of(seen: &Seen, ports: &Ports) -> Vec<String> {
     alarms
 }
 
-/// Hangs from which on there is an alarm. A single one may be a suspended machine.
+/// Least number of hangs for an alarm. A single one may be a suspended machine.
 const HANGS: u64 = 2;
 
 fn hung(seen: &Seen) -> String {
@@ -97,7 +97,7 @@ mod tests {
         Ports { lan: "lan".to_owned(), wan: "wan".to_owned(), ..Ports::default() }
     }
 
-    /// Kills: the name of the other port, an alarm for ever, none at all.
+    /// Kills: the name of the other port; an alarm for ever; no alarm.
     #[test]
     fn a_refused_frame_is_named_for_a_minute() {
         let key = FlowKey {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((of(160, 2), of(159, 1)), (vec![], vec![]));
     }
 
-    /// Kills: an alarm where no checksum was left, one that does not say what helps.
+    /// Kills: an alarm although no checksum was left unfinished; one without a remedy.
     #[test]
     fn unfinished_checksums_are_an_alarm_that_says_what_helps() {
         let counters = PortCounters {

@@ -64,7 +64,7 @@ fn in_directory(directory: &Path, interface: &Interface) -> io::Result<Option<He
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::symlink_metadata(directory)?;
     let mine = geteuid().as_raw();
-    // In a directory that others write to, they could put another file in the place of ours.
+    // In a directory that other users write to, they could replace our file.
     if !about.is_dir() || about.uid() != mine || about.mode() & 0o022 != 0 {
         let why = format!("{} is not a directory that only we write to", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));

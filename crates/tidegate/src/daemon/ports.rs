@@ -1,4 +1,4 @@
-//! Opening the ports: which backend, and what that means.
+//! Opens the ports, and selects their backend.
 
 use tidegate_core::PacketPool;
 use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
@@ -15,7 +15,8 @@ use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports of what is `installed`: AF_XDP where the host can do it, unless one is forced.
+/// Opens the ports of the configuration `installed`, with AF_XDP where the host supports it, unless
+/// a backend is forced.
 pub(crate) fn open(
     installed: &Installed,
     clock: &Monotonic,
@@ -43,7 +44,7 @@ fn open_on(
     }
     match xdp(config, pair, &wire, pool) {
         Err(error) if config.backend == Backend::Auto => {
-            // Ports that came to nothing may have taken packets with them; nothing else has any.
+            // Failed ports may have kept packets. No other component has any yet.
             *pool = PacketPool::with_capacity(config.gateway.packets);
             let notes = vec![format!("AF_XDP is not possible here: {error}")];
             af_packet(config, pair, &wire, trunks, notes)

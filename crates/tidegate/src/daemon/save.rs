@@ -1,7 +1,8 @@
 //! `apply` with `save`: the policy file that a restart reads is replaced together with the running configuration.
 //!
-//! The text is on the disk before anything changes. It becomes the policy file while no other change can begin. So the
-//! file holds the text that runs, whatever is applied, rolled back or read again at the same time.
+//! The text is on the disk before any change. It becomes the policy file while no other change can
+//! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
+//! at the same time.
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ impl Daemon {
         staged.unwrap_or_else(|_| Ok(Err(silent())))?.map_err(|error| self.unsaved(&error))
     }
 
-    /// Makes `staged` the policy file that a restart reads, and names it. If that fails, the configuration `before` is
-    /// in force again. The caller holds `changing`.
+    /// Makes `staged` the policy file that a restart reads, and names it. On failure the
+    /// configuration `before` returns. The caller holds `changing`.
     pub(super) async fn put_or_undo(
         &self,
         staged: Option<Staged>,
@@ -44,7 +45,7 @@ impl Daemon {
     }
 }
 
-/// The error of a file system that does not answer. What it writes later is removed again.
+/// The error of a file system that does not answer. A late write is removed again.
 fn silent() -> io::Error {
     io::Error::other(format!("its file system has not answered for {PATIENCE:?}"))
 }

@@ -3,10 +3,11 @@
 //! A connection is *waiting* while it owes the next bytes of a request, or has not taken its answer.
 //! One that moves no byte for [`Limits::idle`] meanwhile is closed.
 //!
-//! A newer connection may need the descriptor of another, or its memory. After [`Limits::grace`], the
-//! waiting connection that moved its last byte longest ago is closed. The grace of a descriptor counts from
-//! the begin of the wait: a client that sends a byte now and then keeps nobody out. The grace of memory
-//! counts from the last byte: a request or an answer on its way is brought to its end.
+//! A newer connection may need the descriptor or the memory of another one. After
+//! [`Limits::grace`], the waiting connection whose last byte is oldest is closed. The grace of a
+//! descriptor counts from the beginning of the wait, so a client that sends a byte now and then
+//! excludes nobody. The grace of memory counts from the last byte, so a request or an answer in
+//! transfer is completed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
     /// Waiting time after which a connection may be closed in favour of a new one.
     pub(crate) grace: Duration,
-    /// How long a waiting connection may move no byte although nobody needs its place.
+    /// Time for which a waiting connection may move no byte although no other needs its seat.
     pub(crate) idle: Duration,
 }
 
@@ -75,15 +76,15 @@ struct Taken {
 struct Seat {
     /// `None` while the gateway works on its request, or makes room for it.
     waiting: Option<Waiting>,
-    /// Since when its request waits for memory.
+    /// Time since which its request waits for memory.
     holding: Option<Instant>,
-    /// Its request gets no memory: a newer one needs what it holds.
+    /// Its request gets no memory, because a newer one needs the memory that it holds.
     refused: bool,
     /// Bytes of its request.
     request: usize,
-    /// Bytes of its answers that are not sent yet.
+    /// Unsent bytes of its answers.
     answers: usize,
-    /// Told when the connection has to end.
+    /// Notified when the connection must end.
     end: Arc<Notify>,
     ending: bool,
 }
@@ -92,7 +93,7 @@ struct Seat {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     since: Instant,
-    /// When it moved its last byte; `since` if it has moved none.
+    /// Time of its last byte. `since` if it has moved none.
     moved: Instant,
 }
 
@@ -103,7 +104,7 @@ impl Waiting {
     }
 }
 
-/// The place of one connection, given back when dropped.
+/// The seat of one connection, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Seats>,
@@ -111,19 +112,19 @@ pub(crate) struct Connection {
     end: Arc<Notify>,
 }
 
-/// The memory of an answer, given back when dropped.
+/// The memory of an answer, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     of: Arc<Connection>,
     bytes: usize,
 }
 
-/// There is no memory for more of a request.
+/// No memory is free for more of a request.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 impl Seats {
-    /// No connections yet.
+    /// A listener without connections.
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, taken: Mutex::default(), changed: Notify::new() })
     }
@@ -176,7 +177,7 @@ impl Seats {
 /// The event that can free a seat or memory.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// When a connection ends or gives memory back that has been told to, or begins to wait.
+    /// A connection that must end ends or releases memory, or a connection begins to wait.
     Changed,
     /// The end of a connection's grace, at this time.
     At(Instant),
@@ -208,7 +209,8 @@ impl Taken {
         }
         let asked = self.seats.iter_mut().filter(|(id, seat)| which(**id, seat));
         let waiting = asked.filter_map(|(_, seat)| Some((seat.waiting?, seat)));
-        // First those whose grace is over, and among them the one without a byte for longest.
+        // Connections whose grace is over come first, and among them the one with the oldest last
+        // byte.
         let order = |(wait, _): &(Waiting, &mut Seat)| {
             let over = from(wait) + grace;
             if over > now { (true, over) } else { (false, wait.moved) }
@@ -236,18 +238,18 @@ impl Connection {
         self.of.changed.notify_waiters();
     }
 
-    /// Bytes have come, or have been taken.
+    /// Bytes have moved.
     pub(crate) fn moves(&self) {
         self.seat(|seat| seat.waiting.iter_mut().for_each(|it| it.moved = Instant::now()));
     }
 
-    /// Counts `more` bytes of a request. Waits while another connection makes room for them. No other
-    /// connection can end it meanwhile, for its client is not the one who keeps it waiting.
+    /// Counts `more` bytes of a request. Waits while another connection makes room for them. No
+    /// other connection can end it meanwhile, because its client does not cause the wait.
     ///
     /// # Errors
     ///
-    /// If the gateway works on all requests that hold the memory. If they all wait for memory, the one that
-    /// waits longest is refused.
+    /// If the gateway works on all requests that hold the memory. If all of them wait for memory,
+    /// the one that has waited longest is refused.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
             let changed = self.of.changed.notified();
@@ -290,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Refuses the request that waits longest for memory, of the others that hold some.
+    /// Refuses the request that has waited longest for memory, among the others that hold some.
     fn refuse(&self, taken: &mut Taken) -> Room {
         let others =
             taken.seats.iter_mut().filter(|(id, seat)| **id != self.id && seat.request > 0);
@@ -301,12 +303,13 @@ impl Connection {
         Room::Changed
     }
 
-    /// The request is done. The client has to take an answer of `bytes` now, which are counted until the
+    /// The request is complete. The client must take an answer of `bytes`, which count until the
     /// charge is dropped.
     pub(crate) fn answers(self: &Arc<Self>, bytes: usize) -> Charge {
         self.let_go();
         let mut taken = self.of.lock();
-        // The answer exists and is sent; an older one that nobody takes makes room for it.
+        // The answer exists and is sent. An older one that its client does not take makes room for
+        // it.
         taken.bytes += bytes;
         taken.seats.entry(self.id).and_modify(|seat| seat.answers += bytes);
         if taken.bytes > self.of.limits.bytes {
@@ -323,7 +326,8 @@ impl Connection {
         taken.make_room(Instant::now(), self.of.limits.grace, |it| it.moved, other)
     }
 
-    /// Returns when the connection has to end: it is idle for too long, or another needs its place.
+    /// Returns when the connection must end: it has been idle for too long, or another one needs
+    /// its seat.
     pub(crate) async fn ended(&self) {
         let idle = self.of.limits.idle;
         loop {
@@ -339,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// It holds nothing of a request any more.
+    /// Releases the memory of the request.
     fn let_go(&self) {
         let mut taken = self.of.lock();
         let seat = taken.seats.get_mut(&self.id);

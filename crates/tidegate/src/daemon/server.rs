@@ -237,7 +237,7 @@ fn bad_request(status: StatusCode, message: String) -> Response {
     (status, Json(versioned(&json!({ "error": error })))).into_response()
 }
 
-/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the form of all others.
+/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the same form as all others.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
@@ -258,7 +258,7 @@ impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
     }
 }
 
-/// The error of a body in JSON without the words of the parser around it.
+/// The error of a JSON body without the surrounding words of the parser.
 fn plain(text: &str) -> String {
     let text = text.split_once("into the target type: ").map_or(text, |(_, error)| error);
     text.rsplit_once(" at line ").map_or(text, |(error, _)| error).to_owned()

@@ -1,4 +1,4 @@
-//! What the API says of trunks, and how fast they are: what was sent since the last look.
+//! State of trunks for the API, with rates since the last sample.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::{millis, report};
 use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
-/// What trunks had sent when they were last looked at, and how fast they were before.
+/// Bytes sent by trunks at the last sample, and their rates before it.
 #[derive(Default)]
 pub(super) struct Rates(BTreeMap<String, Look>);
 
-/// A look at a trunk.
+/// A sample of a trunk.
 struct Look {
     at: Instant,
     bytes: u64,
@@ -23,7 +23,7 @@ struct Look {
 }
 
 impl Rates {
-    /// Looks at `trunks`; to be called about once a second.
+    /// Samples `trunks`. Must be called about once a second.
     pub(super) fn look(&mut self, now: Instant, trunks: &[Report]) {
         for trunk in trunks {
             let bytes = sent(trunk);
@@ -36,7 +36,7 @@ impl Rates {
         }
     }
 
-    /// Bits per second of the trunk of this name, between the last two looks.
+    /// Bits per second of the trunk called `name`, between the last two samples.
     fn of(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |look| look.rate)
     }
@@ -47,7 +47,7 @@ const fn sent(trunk: &Report) -> u64 {
     counts.elastic + counts.guaranteed + counts.past
 }
 
-/// What the API says of `trunks`, whose other ends are `peers` where there are ports.
+/// The API's state of `trunks`. `peers` are their other ends, where there are ports.
 pub(super) fn trunks(
     trunks: &[Report],
     peers: &[PeerReport],
@@ -80,7 +80,7 @@ pub(super) fn trunks(
     all.map(trunk).collect()
 }
 
-/// An alarm for each trunk whose two ends have settings that do not belong together.
+/// An alarm for each trunk whose two ends have incompatible settings.
 pub(super) fn mismatches(trunks: &[Trunk]) -> impl Iterator<Item = String> {
     trunks.iter().filter_map(|trunk| {
         let setting = trunk.other_end.as_ref()?.difference.as_deref()?;

@@ -1,4 +1,4 @@
-//! Trunks at the WAN port: their keys are read, and the port is given their addresses.
+//! Trunks at the WAN port: their keys are read, and the port gets their addresses.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,34 +21,35 @@ use crate::describe::Change;
 use crate::files;
 use crate::output::Failure;
 
-/// What the WAN port is given.
+/// Trunks for the WAN port.
 pub(super) struct Trunks {
     mac: [u8; 6],
     ends: Seeded,
 }
 
-/// Trunks that end at the port, each with random bytes that are unlike any others.
+/// Trunks that terminate at the port, each with unique random bytes.
 pub(super) type Seeded = Vec<(TrunkEnd, [u8; 32])>;
 
 impl Trunks {
-    /// What `ends` need at the interface `wan`.
+    /// The trunks of `ends` for the interface `wan`.
     pub(super) fn new(ends: Vec<TrunkEnd>, wan: &Interface) -> Result<Self, Failure> {
         let mac = wan.mac().map_err(|error| no_interface(&error))?;
         Ok(Self { mac, ends: seeded(ends)? })
     }
 
-    /// `port`, whose frames are in `memory`, with the addresses of the trunks, if there are any yet.
+    /// Adds the addresses of the trunks to `port`, if there are any. Its frames are in `memory`.
     pub(super) fn attach(self, port: Box<dyn Port>, memory: &PacketMemory) -> Box<dyn Port> {
         Box::new(TrunkPort::new(port, memory.clone(), self.mac, self.ends))
     }
 }
 
-/// `ends`, each with chance of its own.
+/// `ends`, each with random bytes.
 pub(super) fn seeded(ends: Vec<TrunkEnd>) -> Result<Seeded, Failure> {
     ends.into_iter().map(|end| Ok((end, chance()?))).collect()
 }
 
-/// The trunks of `config` as they end at its WAN port, with what is in their key files now.
+/// The trunks of `config` that terminate at its WAN port, with the present content of their key
+/// files.
 pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     if config.gateway.trunks.is_empty() {
         return Ok(Vec::new());
@@ -57,7 +58,7 @@ pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     ends(config, wan.mtu().map_err(|error| no_interface(&error))?)
 }
 
-/// The trunks that have another key in `next` than in `running`, wherever it was read. No key is shown.
+/// The trunks with another key in `next` than in `running`, from any file. No key is shown.
 pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
     let before: BTreeMap<_, _> = keys(running).collect();
     let other = keys(next).filter(|(name, key)| before.get(name).is_some_and(|it| it != key));
@@ -70,7 +71,7 @@ pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
     other.map(change).collect()
 }
 
-/// The trunks of what is `installed`, and their keys.
+/// The trunks of the configuration `installed`, with their keys.
 fn keys(installed: &Installed) -> impl Iterator<Item = (&str, [u8; 32])> {
     let trunks = installed.config.gateway.trunks.iter().zip(&installed.ends);
     trunks.map(|(trunk, end)| (trunk.name.as_str(), end.key.0))
@@ -89,7 +90,8 @@ fn chance() -> Result<[u8; 32], Failure> {
     Ok(seed)
 }
 
-/// The trunks of `config` with their keys, at an interface that sends IP packets of `sends` bytes.
+/// The trunks of `config` with their keys, at an interface that sends IP packets of up to `sends`
+/// bytes.
 fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends).zip(1..);
     type Written<'a> = ((&'a trunk::Config, &'a Option<config::TrunkEnd>), u16);
@@ -107,7 +109,7 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
         let (connections, dscp) = (trunk.channels(), trunk.user_dscp());
         let (wire, key) = (trunk.wire, key(&end.key_file)?);
         let mtu = mtu(trunk, end.mtu, sends)?;
-        // As a gateway numbers those it begins with.
+        // The same numbers that a gateway assigns at its start.
         let number = NonZeroU16::new(number).unwrap_or(NonZeroU16::MAX);
         let probing = trunk.probing;
         let weighted = probing == trunk::Probing::Management && trunk.weight.is_some();
@@ -127,7 +129,7 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     trunks.map(end).collect()
 }
 
-/// The longest IP packet of a trunk: what was `written`, else what the interface sends.
+/// The longest IP packet of a trunk: the `written` value, else that of the interface.
 fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, Failure> {
     let mtu = written.unwrap_or(sends);
     let encapsulates = trunk.wire.overhead(trunk.local) > 0;

@@ -8,7 +8,7 @@ use std::fmt;
 use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::{Guard, Trouble as Intrusion};
 
-/// The ports, and what was last seen of them.
+/// The ports, with their last known state.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     ports: Vec<Watched>,
@@ -18,7 +18,7 @@ pub(crate) struct Watch {
 
 #[derive(Debug)]
 struct Watched {
-    /// The interface as it was opened. Its number stays when it is renamed.
+    /// The interface as opened. Its index stays when it is renamed.
     interface: Interface,
     mtu: u32,
     trouble: Option<Trouble>,
@@ -28,7 +28,7 @@ struct Watched {
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
     Gone,
-    /// The port is gone, and another interface goes by its name now.
+    /// The port has vanished, and another interface has its name.
     Replaced,
     /// The port of this name is down.
     Down(String),
@@ -49,7 +49,7 @@ impl Watch {
         Self { ports, guard, intrusions: Vec::new() }
     }
 
-    /// Looks at the ports, and logs what has changed since the last time.
+    /// Examines the ports, and logs changes since the last call.
     pub(crate) fn look(&mut self) {
         let now = self.guard.look(&self.intrusions);
         for intrusion in now.iter().filter(|it| !self.intrusions.contains(it)) {
@@ -73,14 +73,15 @@ impl Watch {
         }
     }
 
-    /// What keeps ports from working, as of the last look.
+    /// Faults of the ports at the last call.
     pub(crate) fn alarms(&self) -> Vec<String> {
         let troubled = self.ports.iter().filter(|port| port.trouble.is_some());
         let troubled = troubled.map(ToString::to_string);
         troubled.chain(self.intrusions.iter().map(ToString::to_string)).collect()
     }
 
-    /// Whether a port will never work again in this process, although it could in another.
+    /// Returns `true` if a port will never work again in this process, although it could in
+    /// another.
     pub(crate) fn is_over(&self) -> bool {
         self.ports.iter().any(|port| port.trouble == Some(Trouble::Replaced))
     }

@@ -40,7 +40,7 @@ impl Process {
         Self::find(pid).unwrap_or(Self { pid, started: 0 })
     }
 
-    /// Whether it has not ended.
+    /// Returns `true` if it has not ended.
     #[must_use]
     pub fn is_alive(self) -> bool {
         Self::find(self.pid) == Some(self)

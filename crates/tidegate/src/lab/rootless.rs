@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// Whether this process runs in a user namespace of our making.
+/// Returns `true` if this process runs in a user namespace of our making.
 pub(super) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }

@@ -46,7 +46,8 @@ impl State {
         self.namespaces.iter().find(|it| **it == wanted).cloned()
     }
 
-    /// Whether it stays until it is taken down, and does not end with the process that built it.
+    /// Returns `true` if it stays until it is taken down, and does not end with the process that
+    /// built it.
     pub(super) fn stands_alone(&self) -> bool {
         self.processes.contains(&self.owner)
     }

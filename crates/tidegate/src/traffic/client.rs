@@ -46,9 +46,9 @@ pub struct Outcome {
     /// How far it came.
     #[serde(flatten)]
     pub end: Progress,
-    /// Whether all that was asked for came across.
+    /// `true` if all that was asked for came across.
     pub complete: bool,
-    /// Whether every byte that came across is what it was.
+    /// `true` if every byte that came across is what it was.
     pub intact: bool,
 }
 

@@ -37,7 +37,7 @@ impl Stream {
         self.at = (self.at + bytes) % PERIOD;
     }
 
-    /// Whether `received` are the next bytes; goes on by as many.
+    /// Returns `true` if `received` are the next bytes; goes on by as many.
     fn continues_with(&mut self, mut received: &[u8]) -> bool {
         let mut same = true;
         while !received.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn receive(
     Ok(receipt)
 }
 
-/// Whether `error` only says that nothing could be done for a while.
+/// Returns `true` if `error` only says that nothing could be done for a while.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

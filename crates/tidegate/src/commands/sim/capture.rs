@@ -1,4 +1,4 @@
-//! Captures: which links, and into which files.
+//! Captures: their links and their files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::reserved::Reserved;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Where to capture, as it is written on the command line: `FROM,TO`.
+/// The link of a capture, as on the command line: `FROM,TO`.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     from: String,
@@ -26,8 +26,8 @@ impl std::str::FromStr for Ends {
     }
 }
 
-/// Captures into `file` what arrives over the link `ends`; without that, over each link of which the
-/// scenario has a probe, into files of their own if there are several.
+/// Captures packets that arrive over the link `ends` into `file`. `None`: over each link with a
+/// probe in the scenario. Several links have one file each.
 pub(super) fn begin(
     simulation: &mut Simulation<'_>,
     scenario: &Scenario,
@@ -75,7 +75,7 @@ fn probes(scenario: &Scenario) -> Result<Vec<Way>, Failure> {
     Ok(ways)
 }
 
-/// A name like that of `file`, for one of several links.
+/// The file for one of several links, named after `file`.
 fn beside(file: &Path, way: &Way) -> PathBuf {
     let part = |part: Option<&std::ffi::OsStr>| {
         part.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()

@@ -10,7 +10,7 @@ use tidegate_sim::table::{Table, Values};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Writes each table into a file of its own in `folder`, which is made if it is not there.
+/// Writes each table into its own file in `folder`, which is created if necessary.
 pub(super) fn write(results: &Results, folder: &Path) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::input(Code::NoSuchFile, format!("cannot write {}: {error}", path.display()))
@@ -24,7 +24,7 @@ pub(super) fn write(results: &Results, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The name of a table with dashes for what file names had better not hold.
+/// The name of a table, with dashes in place of characters that are unusual in file names.
 fn file_name(table: &str) -> String {
     let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     let name: String = table.chars().map(|c| if usable(c) { c } else { '-' }).collect();
@@ -32,7 +32,7 @@ fn file_name(table: &str) -> String {
     parts.join("-")
 }
 
-/// A line of names, then one for each row; nothing between commas where there is no number.
+/// A line of names, then a line for each row. Absent numbers are empty.
 fn table(table: &Table, mut out: impl Write) -> io::Result<()> {
     let names: Vec<_> = table.columns().iter().map(|it| quoted(&it.name)).collect();
     writeln!(out, "{}", names.join(","))?;

@@ -1,4 +1,4 @@
-//! How far a run is, on the terminal.
+//! The progress of a run on the terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tidegate_sim::Progress;
 
 use crate::clock::Clock;
 
-/// A bar on stderr, redrawn in place; nothing where that is no terminal.
+/// A bar on stderr, redrawn in place. Without a terminal it is not drawn.
 pub(super) struct Bar {
     live: bool,
     clock: Clock,
-    /// When it is drawn next: short runs have none.
+    /// Time of the next drawing. Short runs have none.
     next: Duration,
 }
 
-/// Between two drawings.
+/// Interval of drawings.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Its width.
@@ -35,7 +35,7 @@ impl Bar {
         }
     }
 
-    /// Takes it off the terminal.
+    /// Removes the bar from the terminal.
     pub(super) fn clear(&self) {
         if self.next > STEP {
             tell("\r\x1b[K");
@@ -43,7 +43,7 @@ impl Bar {
     }
 }
 
-/// Nobody needs to see it.
+/// Failures to write are ignored.
 fn tell(text: &str) {
     let mut out = stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

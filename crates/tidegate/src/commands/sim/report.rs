@@ -1,4 +1,4 @@
-//! What came of a run: for people, and as JSON.
+//! The results of a run, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use tidegate_sim::table::{Table, Values};
 
 use crate::commands::status::columns;
 
-/// What came of a run, as `--json` prints it: written as it is read, since the tables of a run with many
-/// series are large.
+/// The results of a run, as `--json` prints them. They are serialised from the tables directly,
+/// since the tables of many series are large.
 #[derive(Serialize)]
 pub(super) struct Data<'a> {
     duration_seconds: f64,
@@ -26,7 +26,7 @@ pub(super) struct Data<'a> {
     warmup_seconds: f64,
 }
 
-/// All tables, each as a list of rows; null where there is no number.
+/// All tables, each as a list of rows. Absent numbers are null.
 pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
     Data {
         duration_seconds: results.duration.as_secs_f64(),
@@ -41,7 +41,7 @@ pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
     }
 }
 
-/// The rows of a table, its columns by their names.
+/// The rows of a table. Columns have their names.
 struct Rows<'a> {
     columns: BTreeMap<&'a str, &'a Values>,
     rows: usize,
@@ -82,7 +82,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// The traffic, the links that were used most, the aggregates, and what was dropped.
+/// The traffic, the most used links, the aggregates, and the drops.
 pub(super) fn text(scenario: &Path, results: &Results) -> String {
     let warmup = match results.warmup.is_zero() {
         true => String::new(),
@@ -142,7 +142,7 @@ fn shown(column: &str, value: f64) -> String {
     }
 }
 
-/// The rows of a table that `wanted` names, under these headings; nothing if there are none.
+/// The rows of a table that `wanted` names, under these headings. Empty if there are none.
 fn show<const N: usize>(
     table: Option<&Table>,
     headings: [(&str, &str); N],
@@ -175,7 +175,7 @@ fn traffic(results: &Results) -> String {
     show(results.table("groups"), headings, every)
 }
 
-/// Most links that are shown.
+/// Most links in the text.
 const LINKS: usize = 10;
 
 fn links(results: &Results) -> String {

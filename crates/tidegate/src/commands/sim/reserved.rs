@@ -5,21 +5,21 @@ use std::io::{self, IoSlice, Write};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// A file that is written from its beginning, with room reserved on the disk before it is needed: what is
-/// written then costs the kernel a third less. Where there is nothing to reserve (pipes, devices, some file
-/// systems) it is written as it is.
+/// A file written from its beginning, with disk space reserved in advance. This saves the kernel a
+/// third of the cost. Pipes, devices and some file systems reserve nothing, and are written as they
+/// are.
 pub(super) struct Reserved {
     file: File,
     len: u64,
-    /// How much is reserved; `None` where nothing can be.
+    /// Reserved bytes. `None` if nothing can be reserved.
     room: Option<u64>,
 }
 
-/// How much is reserved at a time.
+/// Bytes reserved at a time.
 const STEP: u64 = 32 << 20;
 
 impl Reserved {
-    /// `file` is empty.
+    /// Takes an empty `file`.
     pub(super) const fn new(file: File) -> Self {
         Self { file, len: 0, room: Some(0) }
     }
@@ -48,7 +48,7 @@ impl Write for Reserved {
         self.file.write_vectored(slices).map(|bytes| self.wrote(bytes))
     }
 
-    /// Gives back what is reserved and not used.
+    /// Releases reserved and unused space.
     fn flush(&mut self) -> io::Result<()> {
         if self.room.is_some_and(|room| room > self.len) {
             self.file.set_len(self.len)?;
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: what is reserved is kept at the end, or stands in the file as zeros.
+    /// Kills: reserved space that is kept at the end, or stays in the file as zeros.
     #[test]
     fn a_file_is_as_long_as_what_was_written_and_takes_no_more_room() {
         let path = std::env::temp_dir().join(format!("tidegate-reserved-{}", std::process::id()));

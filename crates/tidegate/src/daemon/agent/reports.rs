@@ -13,20 +13,20 @@ use super::node;
 use crate::api::{Aggregate, Status};
 use crate::clock;
 
-/// Interval between two reports, in which rates are measured.
+/// Interval of reports, over which rates are measured.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time that a source has to take a report. A source that is slower misses it.
+/// Time limit for a source to accept a report. A slower source misses it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Conforming bytes of each policy and direction, at a time.
+/// Conforming bytes of each policy and direction at one time.
 struct Sample {
     at: Instant,
     bytes: HashMap<(String, String), u64>,
 }
 
 impl Daemon {
-    /// Reports to every source that can keep reports, until dropped.
+    /// Reports to every source that accepts reports, until dropped.
     pub(crate) async fn report_to_sources(self: &Arc<Self>) {
         let mut before: Option<Sample> = None;
         let (mut generation, mut since_s) = (0, 0);
@@ -76,7 +76,7 @@ impl Daemon {
     }
 }
 
-/// Sends `report`. A refusal is no alarm: the user of the source may have the right to read only.
+/// Sends `report`. A refusal raises no alarm: the user of the source may have read access only.
 async fn send(name: &str, repository: &dyn PolicyRepository, report: &NodeReport) {
     match tokio::time::timeout(PATIENCE, repository.report(report)).await {
         Ok(Ok(())) => {}

@@ -1,7 +1,7 @@
 //! The last good sets on the disk.
 //!
-//! Each source has one file, replaced atomically. It holds the place of the source too, so that the set of another
-//! server is not taken for its own.
+//! Each source has one file, replaced atomically. It also names the place of the source, so that a
+//! set of another server is not used.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,7 +16,7 @@ use tidegate_repository::Snapshot;
 
 use crate::files;
 
-/// Largest file that is read: a source of the largest `max_size`, with its origins and escapes.
+/// Largest file accepted: a source of the largest `max_size`, with its origins and escapes.
 const MOST: usize = 2_000_000_000;
 
 /// A directory with the last good sets.
@@ -28,9 +28,9 @@ pub(crate) struct Store {
 
 /// The content of the file of a source.
 enum State {
-    /// This set of the source at this place.
+    /// The set of the source at this place.
     Holds(String, Weak<Snapshot>),
-    /// Not the set in force: why.
+    /// Not the set in force, for this reason.
     Lacks(String),
 }
 
@@ -43,12 +43,12 @@ struct Kept<S> {
 }
 
 impl Store {
-    /// Sets are kept in `folder`, which is made when the first one is.
+    /// A store in `folder`, which is created with the first set.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, files: Mutex::default() }
     }
 
-    /// The last good set of `spec`, if there is one that can be read.
+    /// The last good set of `spec`, if it can be read.
     pub(super) fn load(&self, spec: &SourceSpec) -> Option<Arc<Snapshot>> {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
@@ -57,7 +57,8 @@ impl Store {
         Some(set)
     }
 
-    /// Writes the set of `spec`, unless it is there. A failure is an alarm, until the set of this source is written.
+    /// Writes the set of `spec`, unless the file has it. A failure is an alarm until the set of
+    /// this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
         let (place, known) = (place(spec), Arc::downgrade(set));
         let is_there = |state: &State| matches!(state, State::Holds(at, it) if *at == place && it.ptr_eq(&known));
@@ -77,7 +78,7 @@ impl Store {
         self.lock().insert(spec.name.clone(), state);
     }
 
-    /// Why a set is not on the disk.
+    /// The reason why a set is not on the disk.
     pub(super) fn alarm(&self) -> Option<String> {
         self.lock().values().find_map(|state| match state {
             State::Lacks(why) => Some(why.clone()),

@@ -12,31 +12,31 @@ use crate::api::Source;
 /// A followed source.
 pub(super) struct Watched {
     pub(super) spec: SourceSpec,
-    /// None if it cannot be opened.
+    /// `None` if it cannot be opened.
     pub(super) repository: Option<Arc<dyn PolicyRepository>>,
     /// Its proposals, until a task takes them.
     pub(super) snapshots: Option<Snapshots>,
-    /// The task that takes them.
+    /// The task that takes these proposals.
     pub(super) task: Option<AbortOnDrop>,
     /// The newest set it delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
     /// The time of that delivery.
     delivered: Option<Instant>,
-    /// Its fault, and since when.
+    /// Its fault, and its beginning.
     fault: Option<(Fault, Instant)>,
     /// The set that was refused last.
     pub(super) refused: Option<Refused>,
-    /// The set that was put in force last without being asked for.
+    /// The set that was put in force last without a request.
     pub(super) tried: Option<Arc<Snapshot>>,
 }
 
 /// A set that could not be put in force.
 pub(super) struct Refused {
-    /// Its revision; none for the last good set on the disk.
+    /// Its revision. `None` for the last good set on the disk.
     revision: Option<String>,
     /// The reason.
     why: String,
-    /// Since when.
+    /// Time of the first refusal.
     at: Instant,
 }
 
@@ -50,7 +50,8 @@ impl Drop for AbortOnDrop {
 }
 
 impl Watched {
-    /// Opens the repository of `spec` and watches it. One that cannot be opened has a fault.
+    /// Opens the repository of `spec` and watches it. A repository that cannot be opened has a
+    /// fault.
     pub(super) fn follow(spec: SourceSpec) -> Self {
         let (repository, fault) = match open(&spec) {
             Ok(repository) => (Some(repository), None),
@@ -69,7 +70,8 @@ impl Watched {
         }
     }
 
-    /// Opens the repository again, with the files of credentials as they are now. Its fault lasts until a set comes.
+    /// Opens the repository again, with the present files of credentials. Its fault lasts until a
+    /// set arrives.
     pub(super) fn reopen(&mut self) {
         let again = Self::follow(self.spec.clone());
         (self.task, self.repository, self.snapshots) = (None, again.repository, again.snapshots);
@@ -78,13 +80,13 @@ impl Watched {
         }
     }
 
-    /// Returns `true` if server and gateway do not accept each other. Other credentials may mend that.
+    /// Returns `true` if server and gateway refuse each other. Other credentials may repair that.
     pub(super) fn is_locked_out(&self) -> bool {
         let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
         self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
     }
 
-    /// The first set, if it comes before `until` and before any fault.
+    /// The first set, if it arrives before `until` and before any fault.
     pub(super) async fn first(&mut self, until: Instant) -> Option<Arc<Snapshot>> {
         let next = tokio::time::timeout_at(until, self.snapshots.as_mut()?.recv()).await;
         match next.ok()?? {
@@ -103,7 +105,7 @@ impl Watched {
         self.delivered = Some(Instant::now());
         self.fault = None;
         if self.spec.apply == Apply::Manual {
-            // Nobody has tried this set yet.
+            // This set has not been tried yet.
             let of_it = |refused: &Refused| refused.revision.as_ref() == Some(&snapshot.revision);
             self.refused = self.refused.take().filter(of_it);
         }
@@ -115,7 +117,7 @@ impl Watched {
         self.newest.clone().filter(|_| self.refused.is_some())
     }
 
-    /// Records that a set was refused. A set that is refused again has been since the first time.
+    /// Records that a set was refused. A repeated refusal keeps the time of the first.
     pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
         let again = self.refused.take().filter(|refused| refused.revision == revision);
         let at = again.map_or_else(Instant::now, |refused| refused.at);
@@ -170,7 +172,7 @@ impl Watched {
         }
     }
 
-    /// Since when it has its fault, or its newest set was refused.
+    /// Beginning of its fault, or of the refusal of its newest set.
     fn failing_since(&self) -> Option<Instant> {
         let fault = self.fault.as_ref().map(|(_, since)| *since);
         fault.or_else(|| self.refused.as_ref().map(|refused| refused.at))

@@ -3,7 +3,7 @@
 use super::{Page, float, labels};
 use crate::api::{Encapsulation, Trunk};
 
-/// Writes them for each trunk that has user packets travel so.
+/// Adds the metrics of each trunk whose user packets travel in datagrams.
 pub(super) fn write(all: &[Trunk], page: &mut Page) {
     type Count = fn(&Encapsulation) -> u64;
     let carried: [(&str, &str, &str, Count); 6] = [

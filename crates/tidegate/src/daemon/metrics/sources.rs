@@ -3,7 +3,7 @@
 use super::{Page, float, labels};
 use crate::api::Source;
 
-/// Writes them for each source.
+/// Adds the metrics of each source.
 pub(super) fn write(all: &[Source], page: &mut Page) {
     let of = |it: &Source| labels(&[("source", &it.name), ("kind", &it.kind)]);
     let help = "Whether the newest set of the source is in force, and the source has no fault.";

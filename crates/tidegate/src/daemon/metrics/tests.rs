@@ -1,4 +1,4 @@
-//! Tests of metrics: their form, their names, and that the manual lists them.
+//! Tests of metrics: their form, their names, and the list in the manual.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Write};
@@ -194,9 +194,9 @@ fn trunks_of_a_test() -> Vec<Trunk> {
     }]
 }
 
-/// What `promtool check metrics` also looks for, in words; empty if all is well.
+/// The faults that `promtool check metrics` also reports. Empty if there are none.
 ///
-/// The rules are those Prometheus prints under "Metric and label naming", and of promtool.
+/// The rules are those of Prometheus under "Metric and label naming", and of promtool.
 fn lint(page: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let (mut kinds, mut seen) = (BTreeMap::new(), HashSet::new());

@@ -7,12 +7,12 @@ use std::fmt::Write;
 pub(crate) struct Page(String);
 
 impl Page {
-    /// The page as it is sent.
+    /// The text of the page.
     pub(crate) fn into_text(self) -> String {
         self.0
     }
 
-    /// A metric of the samples given as labels and value.
+    /// Adds a metric with samples of labels and value.
     pub(crate) fn metric(
         &mut self,
         name: &str,
@@ -32,10 +32,10 @@ impl Page {
     }
 }
 
-/// Labels as they are written.
+/// Formatted labels.
 pub(crate) struct Labels(String);
 
-/// `pairs` of a label and its value.
+/// Labels from `pairs` of name and value.
 pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     if pairs.is_empty() {
         return Labels(String::new());
