@@ -24,7 +24,7 @@ pub(in crate::trunk) struct Receiver {
 }
 
 impl Receiver {
-    /// The receiver of the trunk that `config` describes. It takes one number of `random`.
+    /// The receiver of the trunk that `config` describes. Draws one number from `random`.
     pub(in crate::trunk) fn new(config: &Config, random: &mut Random) -> Self {
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {
