@@ -58,7 +58,7 @@ struct Slot {
 pub enum Near {
     /// Other timers that expire soon expire before it.
     Soon,
-    /// The timer is one of the next ones.
+    /// The timer expires next.
     Now,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Documents {
     pub(crate) text: Arc<str>,
     /// The included files, in the order of their names.
     pub(crate) included: Arc<[Part]>,
-    /// The set of each source for this generation, by the name of the source.
+    /// The sets of this generation, by the names of their sources.
     pub(crate) sets: BTreeMap<String, Arc<Snapshot>>,
 }
 

@@ -19,7 +19,8 @@ pub(in crate::trunk) struct Receiver {
     spacing: Spacing,
     /// User bytes that have arrived.
     received: u64,
-    /// Random number of this receiver. It tells this counter from that of a predecessor.
+    /// Random number of this receiver. A predecessor had another number, so the sender can
+    /// distinguish their counters.
     life: u32,
 }
 
