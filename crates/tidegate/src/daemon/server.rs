@@ -110,7 +110,7 @@ impl Server {
 }
 
 /// Serves `routes` and `pages` on the control socket, and `pages` on the metrics port, until
-/// dropped. `seats` are for the control socket, then for the metrics port.
+/// dropped. `control` and `scrapers` are the seats of the two.
 pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,
