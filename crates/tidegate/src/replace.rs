@@ -3,10 +3,12 @@
 //! The new text is first written to a file of its own in the same folder, `.NAME.new-PID-N`. `N` numbers
 //! the attempts of a process. An attempt that hangs therefore never touches the text of a later one.
 
+mod rights;
+
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +30,8 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Writes `text` beside the file at `path`, with its mode and owner. A symbolic link to the file stays.
+    /// Writes `text` beside the file at `path`, with its owner, group, mode and access control list. A
+    /// symbolic link to the file stays.
     /// Removes such texts of dead processes.
     ///
     /// # Errors
@@ -56,7 +59,7 @@ impl Staged {
             #[cfg(test)]
             hang: None,
         };
-        write(&staged.new, text, &old)?;
+        write(&staged.new, text, &staged.file, &old)?;
         Ok(staged)
     }
 
@@ -130,36 +133,19 @@ fn is_dead(process: u32) -> bool {
     proc.join("self").exists() && !proc.join(process.to_string()).exists()
 }
 
-/// Writes `text` to a new file with the mode and owner of `old`.
-fn write(path: &Path, text: &str, old: &fs::Metadata) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    give(&file, old)?;
-    file.set_permissions(Permissions::clone(&old.permissions()))?;
-    file.sync_all()
-}
-
-/// Gives `file` the owner and group of `old`.
-fn give(file: &File, old: &fs::Metadata) -> io::Result<()> {
-    let (new, owner, group) = (file.metadata()?, old.uid(), old.gid());
-    if (new.uid(), new.gid()) == (owner, group) {
-        return Ok(());
-    }
-    fchown(file, Some(owner), Some(group)).map_err(|error| {
-        let message = format!(
-            "it belongs to user {owner} and group {group}, the gateway runs as user {} and group {}, and may not \
-             give files away: {error}",
-            new.uid(),
-            new.gid()
-        );
-        io::Error::new(error.kind(), message)
-    })
+/// Writes `text` to a new file at `path`, with the rights to `file`, whose metadata is `old`.
+fn write(path: &Path, text: &str, file: &Path, old: &Metadata) -> io::Result<()> {
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    new.write_all(text.as_bytes())?;
+    rights::copy(file, old, &new)?;
+    new.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     use std::env;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
