@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::runtime::Handle;
 
-/// The number of the next attempt of this process.
+/// Attempts of this process so far.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// A text on the disk beside the file whose text it is to become. Removed when dropped.
@@ -22,22 +22,21 @@ static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Staged {
     new: PathBuf,
     file: PathBuf,
-    /// The new text has become that of the file.
+    /// True after `put` has replaced the file.
     put: bool,
-    /// `put` waits for this, as on a file system that hangs.
+    /// Simulates a file system that hangs: `put` waits until the sender is dropped.
     #[cfg(test)]
     pub(crate) hang: Option<std::sync::mpsc::Receiver<()>>,
 }
 
 impl Staged {
     /// Writes `text` beside the file at `path`, with its owner, group, mode and access control list. A
-    /// symbolic link to the file stays.
-    /// Removes such texts of dead processes.
+    /// symbolic link to the file stays. Staged files of dead processes are removed.
     ///
     /// # Errors
     ///
-    /// If the file does not exist or is not a regular file, if its directory cannot be written, or if the
-    /// process may not give files to its owner and group.
+    /// If the file is missing or not a regular file, or if its directory cannot be written. If the
+    /// process may not give files to the file's owner and group.
     pub(crate) fn beside(path: &Path, text: &str) -> io::Result<Self> {
         let file = fs::canonicalize(path)?;
         let old = fs::metadata(&file)?;
@@ -50,7 +49,7 @@ impl Staged {
         let mut name = stem;
         name.push(format!("{}-{number}", std::process::id()));
         let new = file.with_file_name(name);
-        // A killed process with the same process number may have left it. No other attempt of this one has it.
+        // A killed process with the same process number may have left it. Its number is new in this process.
         let _ = fs::remove_file(&new);
         let staged = Self {
             new,
@@ -85,7 +84,7 @@ impl Staged {
 }
 
 impl Drop for Staged {
-    /// Removes a text that has not become that of the file. The thread of a runtime does not wait for it.
+    /// Removes the staged file, unless it was put. A thread of a runtime does not wait for the removal.
     fn drop(&mut self) {
         if self.put {
             return;
@@ -99,7 +98,7 @@ impl Drop for Staged {
     }
 }
 
-/// The beginning of the names of texts that are to replace `file`.
+/// The common prefix of the names of files staged for `file`.
 fn stem(file: &Path) -> OsString {
     let mut stem = OsString::from(".");
     stem.push(file.file_name().unwrap_or_default());
@@ -107,7 +106,7 @@ fn stem(file: &Path) -> OsString {
     stem
 }
 
-/// Removes texts beside `file` that dead processes left. Their names begin with `stem`.
+/// Removes the files beside `file` that dead processes have staged. Their names begin with `stem`.
 fn sweep(file: &Path, stem: &OsStr) {
     let entries = file.parent().and_then(|folder| fs::read_dir(folder).ok());
     for entry in entries.into_iter().flatten().flatten() {
@@ -177,7 +176,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Kills: one name for the texts of two attempts, of which the first hangs and ends late.
+    /// Kills: two attempts with one name, so that the late end of the first removes the text of the second.
     #[test]
     fn a_late_attempt_leaves_the_text_of_the_next_one_alone() {
         let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));
@@ -193,8 +192,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Kills: a text of a killed process that stays for ever; a removed text of a process that lives, or
-    /// file of an operator.
+    /// Kills: a staged file of a killed process that stays for ever; the removal of a file of a live process, or of
+    /// an operator.
     #[test]
     fn texts_of_dead_processes_are_removed() {
         let folder = env::temp_dir().join(format!("tidegate-replace-dead-{}", std::process::id()));

@@ -13,8 +13,8 @@ use crate::documents::Documents;
 use crate::files::{self, PATIENCE};
 use crate::output::Failure;
 
-/// Maximum time for the policy file and everything that it includes. A single file that hangs is
-/// named after half of it.
+/// Maximum time to read the policy file and its includes. [`files::read_regular`] gives up after half
+/// of this time, and then names the file that hangs.
 pub(super) const READ: Duration = PATIENCE.saturating_mul(2);
 
 impl Daemon {

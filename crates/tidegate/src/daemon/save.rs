@@ -2,7 +2,7 @@
 //!
 //! The text is on the disk before any change. It becomes the policy file while no other change can
 //! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
-//! at the same time. The one exception is a file system that hangs: an alarm then says so.
+//! at the same time. If the file system hangs, the file may hold an earlier text, and an alarm is raised.
 
 use std::io;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::replace::Staged;
 /// The outcome of a save after which the new policies are in force.
 #[derive(Default)]
 pub(super) struct Saved {
-    /// The policy file that now contains them.
+    /// Path of the policy file, if it now contains the new policies.
     pub(super) file: Option<String>,
-    /// The policies were to be saved, and are not, or perhaps not.
+    /// The error, if the save failed or its result is unknown.
     pub(super) doubt: Option<Failure>,
 }
 
 impl Daemon {
     /// Compiles `proposal` as a restart will: with the included files on the disk of the gateway.
-    /// Fails if the client has sent other texts of them.
+    /// Fails if the client has sent other contents.
     pub(super) async fn read_to_save(&self, proposal: Proposal) -> Result<Installed, Refusal> {
         let Proposal { text, included, .. } = proposal;
         let file = self.started_file.clone();
@@ -95,7 +95,7 @@ impl Daemon {
     fn unsaved(&self, error: &io::Error) -> Failure {
         let file = self.started_file.display();
         let message = format!("cannot write {file}: {error}; what ran before runs");
-        Failure::input(Code::NotSaved, message)
+        Failure::new(Code::NotSaved, message)
     }
 }
 

@@ -13,17 +13,16 @@ use std::path::Path;
 use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
 use rustix::io::Errno;
 
-/// The attribute of a file that contains its ACL. Linux, `XATTR_NAME_POSIX_ACL_ACCESS`.
+/// The extended attribute with the ACL of a file. Linux, `XATTR_NAME_POSIX_ACL_ACCESS`.
 const ACL: &str = "system.posix_acl_access";
 
-/// Maximum size of an attribute. Linux, `XATTR_SIZE_MAX`.
+/// Maximum size of an extended attribute. Linux, `XATTR_SIZE_MAX`.
 const MOST: usize = 64 << 10;
 
-/// Gives the file `new`, which only its owner may read so far, the rights to the file at `path`, whose
-/// metadata is `old`.
+/// Gives `new` the rights to the file at `path` with the metadata `old`. The mode of `new` is 0600 before.
 pub(super) fn copy(path: &Path, old: &Metadata, new: &File) -> io::Result<()> {
     give(new, old)?;
-    // Before the mode, which then becomes the mask of the ACL.
+    // The ACL comes before the mode, whose group bits are then its mask.
     copy_acl(path, new)?;
     new.set_permissions(Permissions::clone(&old.permissions()))
 }
@@ -44,7 +43,8 @@ fn give(file: &File, old: &Metadata) -> io::Result<()> {
     })
 }
 
-/// Gives `new` the ACL of the file at `path`. Without one, `new` loses the ACL that its folder gave to it.
+/// Gives `new` the ACL of the file at `path`. If that file has none, removes the ACL that `new` has inherited
+/// from its folder.
 fn copy_acl(path: &Path, new: &File) -> io::Result<()> {
     let mut acl = vec![0_u8; MOST];
     let copied = match getxattr(path, ACL, acl.as_mut_slice()) {
@@ -91,7 +91,7 @@ mod tests {
         Some(acl[..length].to_vec())
     }
 
-    /// Kills: a mask that becomes the rights of the group; an ACL of the folder that a file without one gets.
+    /// Kills: a mask that becomes the rights of the group; a file without an ACL that inherits one from its folder.
     #[test]
     fn a_file_keeps_its_access_control_list() {
         let folder = env::temp_dir().join(format!("tidegate-rights-{}", std::process::id()));
