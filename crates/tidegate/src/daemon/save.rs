@@ -78,7 +78,7 @@ impl Daemon {
             Err(_) => {
                 let why = silent();
                 return Ok(Saved::doubtful(format!(
-                    "in force, but whether it is saved as {file} is not known: {why}; SIGHUP or another save will tell"
+                    "in force, but whether it is saved as {file} is not known: {why}; save again"
                 )));
             }
         };
