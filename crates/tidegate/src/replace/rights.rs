@@ -3,7 +3,7 @@
 //! With an ACL, the group bits of the mode are its mask: the most that any named user or group may have.
 //! A copy of the mode without the ACL would give these rights to the group of the file.
 //!
-//! Source: acl(5), "Correspondence between ACL entries and file permission bits".
+//! Source: Linux, acl(5), "Correspondence between ACL entries and file permission bits".
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
