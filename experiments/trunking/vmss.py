@@ -123,8 +123,7 @@ def claim_pair(pair: str) -> None:
     text = f"{pair}: the same, of that of TCP with such segments"
     vmss.claim("R003-2", text, at_least=1, statistic=MEDIAN_RATIO)(tcp)
     text = f"{pair}, management connections of today, paced: ratio of rates, of that of VMSS"
-    bounds = {"at_least": 1 - WITHIN, "at_most": 1 + WITHIN}
-    vmss.claim("R003-2", text, **bounds, why=NEAR)(today)
+    vmss.claim("R003-2", text, at_least=1 - WITHIN, at_most=1 + WITHIN, why=NEAR)(today)
 
 
 for pair in PAIRS:

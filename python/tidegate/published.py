@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-
 SKIPPED = "Skipped where this page was written:"
 """Begins the reason in a section of an experiment that was not run."""
 

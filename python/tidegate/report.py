@@ -67,7 +67,7 @@ def write_overview(out: Path) -> None:
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
-    """Writes the figure of an experiment as SVG and PNG; returns both paths, or none without a figure."""
+    """Writes the figure of an experiment as SVG and PNG; returns both paths, or none."""
     if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
