@@ -100,7 +100,7 @@ ROUTER = (
     "plain TCP with segments of these sizes gets a ratio that is smaller still (`tcp`), in ns-2 "
     "too: the router's average spares packets that come in quick succession while the line grows"
 )
-NEAR = "the ratio is short by 4 to 5 %, too near to the bound of 5 % for ten runs"
+NEAR = "the ratio is 3.0 to 5.5 % short, so ten runs cannot tell it from the bound of 5 %"
 
 
 def claim_pair(pair: str) -> None:
