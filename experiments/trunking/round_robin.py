@@ -7,7 +7,7 @@ Differs: see `_network.py` and `sender.py`. The paper prints no numbers. Two sit
 TCP connections each lose packets in a queue of 100 packets. It is one line, a line for each flow
 with the same room together, or one line with the rule. Users are TCP as the RFCs have it, which
 recovers with SACK, as NewReno, or as Reno, which the paper's FreeBSD 2.2.8 has. With SACK and 4 a
-site one line has hardly a timeout (`#sack-fifo-4`), so the rule has none to avoid and no claim
+site one line has no timeout (`#sack-fifo-4`), so the rule has none to avoid and no claim
 there. `#sack-16` has the bound of `#sack-4`, and was added after it had been measured.
 """
 
