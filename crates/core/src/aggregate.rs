@@ -267,13 +267,13 @@ impl Aggregate {
         }
     }
 
-    /// The marking of its queue, if it has one.
+    /// Marking of its queue, if any.
     #[must_use]
     pub fn marked(&self) -> Option<&Marked> {
         self.conditioner.marked()
     }
 
-    /// The marking of its queue, if it has one.
+    /// Marking of its queue, if any.
     pub fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.conditioner.marked_mut()
     }

@@ -216,9 +216,9 @@ mod tests {
 
         /// A model with one map for each stage.
         ///
-        /// Kills: counting in a stage that the packet does not reach; counting only packets that do
-        /// not pass; a threshold other than T/d; a filter that passes every packet while a counter
-        /// is small.
+        /// Kills: counting in a stage that the packet does not reach; counting only packets that do not
+        /// pass.
+        /// Kills: a threshold other than T/d; a filter that passes every packet while a counter is small.
         #[test]
         fn the_serial_filter_is_the_standard_one(
             packets in packets(),
