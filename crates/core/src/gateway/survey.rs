@@ -312,7 +312,7 @@ impl FlowSurvey {
     }
 }
 
-/// The classes of one direction, sorted by name. Backlog and drops include those of their parts.
+/// Classes in one direction, sorted by name. Backlog and drops include those of their parts.
 ///
 /// Takes one step for each class, however deep the tree is. A class is added to its parent after
 /// its own parts.

@@ -100,7 +100,7 @@ fn a_spacing_is_kept_while_it_gives_six_to_sixteen_epochs() {
     }
 }
 
-/// Fate of one packet and of its congestion ACK.
+/// Fate of a packet and its congestion ACK.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     name: u32,
