@@ -51,12 +51,12 @@ impl Waiting {
         self.queue.visit(pool, line(flow), which);
     }
 
-    /// The marking of the queue, if it has one.
+    /// Marking of the queue, if any.
     pub(crate) fn marked(&self) -> Option<&Marked> {
         self.queue.marked()
     }
 
-    /// The marking of the queue, if it has one.
+    /// Marking of the queue, if any.
     pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.queue.marked_mut()
     }
