@@ -17,16 +17,17 @@ use self::figures::Demo;
 use self::phase::{PHASES, Phase};
 use self::view::View;
 
-/// What its phases are called.
+/// Names of the phases.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PHASES.iter().map(|phase| phase.name)
 }
 
-/// Runs it, each phase for `length`: those that are `wanted` by name, or all.
+/// Runs the demonstration, each phase for `length`. `wanted` names the phases; if empty, all are
+/// run.
 ///
 /// # Errors
 ///
-/// If the lab cannot be built here, or something in it fails.
+/// If the lab cannot be built here, or a part of it fails.
 pub fn run(length: Duration, wanted: &[String], output: Output) -> anyhow::Result<Exit> {
     let stop = stop_on_signals()?;
     let place = Place::open()?;
@@ -48,7 +49,7 @@ pub fn run(length: Duration, wanted: &[String], output: Output) -> anyhow::Resul
     Ok(Exit::Done)
 }
 
-/// What becomes true when the demonstration is told to stop; it then cleans up by itself.
+/// A flag that a signal sets to end the demonstration. The demonstration then cleans up by itself.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);

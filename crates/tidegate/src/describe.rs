@@ -1,4 +1,4 @@
-//! What a configuration says, field by field in words, and how two of them differ.
+//! Describes a configuration field by field in words, and the differences between two.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,16 +26,16 @@ use tidegate_core::{Rate, itcp, trunk};
 
 use crate::config::{Backend, Config, NextHop, TrunkEnd};
 
-/// One difference.
+/// A difference between two configurations.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Change {
     /// "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
     pub what: String,
-    /// The field; none if the whole of it comes or goes.
+    /// The field. None if the whole object is added or removed.
     pub field: Option<String>,
-    /// What runs; none if it is not there.
+    /// The running value. None if it is absent.
     pub from: Option<String>,
-    /// What is asked for; none if it goes.
+    /// The requested value. None if it is removed.
     pub to: Option<String>,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// Fields of one thing with what they say.
+/// Fields of an object with their values in words.
 type Fields = BTreeMap<&'static str, String>;
 
-/// How `next` differs from `running`.
+/// The differences between `running` and `next`.
 #[must_use]
 pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
     let mut all = compare("gateway", &settings(running), &settings(next));
@@ -88,7 +88,7 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
     all
 }
 
-/// What of `changes` cannot be made while the gateway runs.
+/// The changes that cannot be made while the gateway runs.
 #[must_use]
 pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     const FIXED: [&str; 6] = ["lan", "wan", "backend", "heartbeat", "packets", "flows"];
@@ -155,7 +155,7 @@ fn settings(config: &Config) -> Fields {
     ])
 }
 
-/// A source; of its files only the paths.
+/// A source, with only the paths of its files.
 fn source_fields(source: &SourceSpec) -> Fields {
     let SourceSpec { name: _, kind, access, roles, apply, commit, poll, max_size, max_policies } =
         source;
@@ -328,7 +328,7 @@ pub fn action_name(action: &Action) -> &'static str {
     }
 }
 
-/// What an action does, in words.
+/// An action in words.
 #[must_use]
 pub fn action(action: &Action) -> String {
     match action {
@@ -371,7 +371,7 @@ fn shared(it: &Conditioning, fields: &mut Fields) {
     }
 }
 
-/// A mechanism's name; with its parameters, unless they are the usual ones.
+/// Name of a mechanism, with its parameters unless they are the defaults.
 fn mechanism<T>(spec: &T, name: &str) -> String
 where
     T: for<'de> Deserialize<'de> + PartialEq + fmt::Debug,
@@ -400,7 +400,7 @@ fn signal_name(spec: &AckSpec) -> String {
     mechanism(spec, spec.name())
 }
 
-/// The fields a filter asks for, in words.
+/// The conditions of a filter in words.
 #[must_use]
 pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
     let number = |range: &Range<u16>| span(range, u16::to_string);

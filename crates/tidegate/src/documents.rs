@@ -21,14 +21,15 @@ pub(crate) struct Documents {
     pub(crate) file: PathBuf,
     /// Its text.
     pub(crate) text: Arc<str>,
-    /// The files it includes, in the order of their names.
+    /// The included files, in the order of their names.
     pub(crate) included: Arc<[Part]>,
-    /// The newest set of each source that is to be in force, by the name of the source.
+    /// The set of each source for this generation, by the name of the source.
     pub(crate) sets: BTreeMap<String, Arc<Snapshot>>,
 }
 
 impl Documents {
-    /// The policy file `file` with content `text`, and the files it includes as they are now; without sets.
+    /// The policy file `file` with content `text`, and the present content of its included files.
+    /// Without sets.
     pub(crate) fn gather(file: &Path, text: String) -> Result<Self, Failure> {
         let head = Head::of(&text);
         let folder = file.parent().unwrap_or_else(|| Path::new("."));

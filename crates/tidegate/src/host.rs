@@ -1,4 +1,4 @@
-//! What this host has: interfaces, and what may be done with them.
+//! The interfaces of this host.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 pub use tidegate_config::host::{Host, Interface};
 use tidegate_dataplane::Interface as Port;
 
-/// The interfaces of this host, or of the network namespace this thread is in; nothing where the kernel does not say.
+/// The interfaces of this host, or of the network namespace of this thread. Empty if the kernel
+/// does not list them.
 #[must_use]
 pub fn look() -> Host {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -17,13 +18,14 @@ pub fn look() -> Host {
     )
 }
 
-/// From the contents of `net/dev` and `net/route`, and the directory of interfaces.
+/// Parses `net/dev` and `net/route`, with `sys` as the directory of interfaces.
 fn from_proc(dev: &str, route: &str, sys: &Path) -> Host {
     let names = dev.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
     let default = default_route(route);
     let interface = |name: &str| Interface {
         name: name.to_owned(),
-        // Asked for, and not read: the directory may be of another network namespace.
+        // The MTU is requested from the kernel, because the directory may belong to another network
+        // namespace.
         mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
         is_up: Port::find(name).and_then(|port| port.is_up()).ok(),
         is_device: sys.join(name).join("device").exists(),
@@ -56,7 +58,7 @@ mod tests {
         assert_eq!((lan.name.as_str(), wan.name.as_str()), ("eth1", "eth0"));
     }
 
-    /// Kills the mutant that keeps a guess which is the other port that was given.
+    /// Kills the mutant that keeps a guess equal to the other, given port.
     #[test]
     fn a_port_that_is_given_moves_the_guess_of_the_other() {
         let host = from_proc(DEV, ROUTE, Path::new("/nonexistent"));

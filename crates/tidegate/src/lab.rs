@@ -1,8 +1,8 @@
 //! The lab: hosts in network namespaces, gateways before some of them, and an emulated network
 //! between.
 //!
-//! Everything a lab has lives in namespaces of its own, and is written down before it is made: what a
-//! crash leaves behind is removed when the next lab is built.
+//! All parts of a lab are in namespaces of its own, and recorded before they are made. The remains
+//! of a crash are removed when the next lab is built.
 
 mod build;
 mod emulate;
@@ -32,20 +32,21 @@ pub struct Lab {
     place: Place,
     folder: PathBuf,
     state: State,
-    /// `true` if what runs in it ends with the thread that started it.
+    /// `true` if its processes end with the thread that started it.
     owned: bool,
 }
 
 impl Lab {
-    /// Builds `topology`, whose file has the text `text` and lies in `home`, as a lab called `name`.
+    /// Builds `topology` as a lab called `name`. Its file has the text `text`, in the directory
+    /// `home`.
     ///
-    /// What labs of dead owners left behind is removed first. If `owned`, the lab is this process's:
-    /// whatever runs in it ends with the thread that started it, even if that is killed. Else it
-    /// stays until [`down`](Self::down).
+    /// First removes the remains of labs whose owners are dead. If `owned`, the lab belongs to this
+    /// process: its processes end with the thread that started it, even if that is killed.
+    /// Otherwise it stays until [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If a lab of that name is up, or the host does not let us; then nothing is left behind.
+    /// If a lab of that name is up, or the host does not permit it. Nothing then remains.
     pub fn up(
         place: &Place,
         name: &str,
@@ -67,14 +68,14 @@ impl Lab {
         }
     }
 
-    /// The lab called `name`; without a name, the only one that is nobody's own.
+    /// The lab called `name`. Without a name, the only lab that does not belong to a process.
     ///
     /// # Errors
     ///
-    /// If there is none, or the choice is not clear.
+    /// If no such lab is up, or several are.
     pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
         let mut labs = Self::all(place)?;
-        // What ends with the process that built it, as in a demonstration, is meant by name only.
+        // A lab that ends with its process, such as a demonstration, is found by its name only.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
             None => lab.state.stands_alone(),
@@ -94,7 +95,7 @@ impl Lab {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.name
@@ -104,7 +105,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// If there is no such host.
+    /// If the lab has no such host.
     pub fn command(&self, host: &str, program: impl AsRef<Path>) -> Result<Command, Failure> {
         let Some(namespace) = self.state.namespace(host) else {
             let message = format!("the lab `{}` has no host `{host}`", self.state.name);
@@ -119,7 +120,7 @@ impl Lab {
         Ok(command)
     }
 
-    /// Becomes `command` on `host`; returns only if that fails.
+    /// Replaces this process by `command` on `host`. Returns only on failure.
     pub fn exec(&self, host: &str, command: &[String]) -> anyhow::Error {
         let Some((program, args)) = command.split_first() else {
             return Failure::input(Code::NoLab, "no command to run").into();
@@ -128,7 +129,7 @@ impl Lab {
             Ok(inner) => inner,
             Err(failure) => return failure.into(),
         };
-        // Without root the lab lives in the namespaces of its owner: enter those first.
+        // Without root the lab is in the namespaces of its owner: enter those first.
         let mut outer = match &self.state.holder {
             Some(holder) => holder.enter(&inner),
             None => inner,
@@ -136,7 +137,7 @@ impl Lab {
         outer.args(args).exec().into()
     }
 
-    /// What goes on in its network.
+    /// State of its network.
     ///
     /// # Errors
     ///
@@ -145,11 +146,12 @@ impl Lab {
         self.ask_network(None)?.ok_or_else(|| anyhow::anyhow!("the emulator says nothing"))
     }
 
-    /// Changes a route of its network; says what goes on then.
+    /// Changes a route of its network. Returns the state after the change.
     ///
     /// # Errors
     ///
-    /// If there is no such route, a route without a rate is to get one, or the emulator does not answer.
+    /// If no such route exists, a route without a rate is to get one, or the emulator does not
+    /// answer.
     pub fn change(&self, change: &RouteChange) -> anyhow::Result<Emulated> {
         let refused = || {
             let message =
@@ -171,11 +173,11 @@ impl Lab {
         self.folder.join(format!("{gateway}.sock"))
     }
 
-    /// Ends whatever runs in it and removes its namespaces; fine if some are gone already.
+    /// Ends its processes and removes its namespaces. Some of them may have vanished already.
     ///
     /// # Errors
     ///
-    /// If something of it cannot be removed.
+    /// If a part of it cannot be removed.
     pub fn down(self) -> anyhow::Result<()> {
         let _alone = self.place.lock()?;
         if self.folder.exists() { self.remove() } else { Ok(()) }
@@ -189,7 +191,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Removes what the labs of dead owners left behind.
+    /// Removes the remains of labs whose owners are dead.
     fn sweep(place: &Place) -> anyhow::Result<()> {
         let _alone = place.lock()?;
         for lab in Self::all(place)? {
@@ -203,7 +205,7 @@ impl Lab {
     fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
         for folder in place.folders()? {
-            // One that is being taken down may be gone by now.
+            // A lab that is being taken down may have vanished by now.
             if let Ok(state) = State::read(&folder) {
                 labs.push(Self { place: place.clone(), folder, state, owned: false });
             }

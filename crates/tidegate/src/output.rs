@@ -1,4 +1,4 @@
-//! What a command says, and how it ends: stdout is data, stderr is progress.
+//! The output and the exit codes of commands: stdout is data, stderr is progress.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -8,21 +8,21 @@ use serde::{Serialize, Serializer};
 
 use tidegate_config::{Code, Findings};
 
-/// The version of everything `--json` prints; it grows when a field changes its meaning.
+/// Version of the data that `--json` prints. It grows when a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
     /// Done.
     Done,
-    /// It failed, or a claim does not hold.
+    /// The command failed, or a claim does not hold.
     Failed,
-    /// The input was wrong; nothing was changed.
+    /// The input was wrong. Nothing was changed.
     WrongInput,
-    /// It runs, but not as it should.
+    /// The gateway runs, but with a fault.
     Degraded,
-    /// What is asked for differs from what runs.
+    /// The requested configuration differs from the running one.
     ChangesPending,
 }
 
@@ -38,17 +38,17 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked for.
+/// The reason why a command failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// The stable code of the error.
     #[serde(serialize_with = "name")]
     pub code: Code,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: String,
-    /// How the program ends.
+    /// The exit code of the program.
     #[serde(skip)]
     pub exit: Exit,
 }
@@ -59,14 +59,14 @@ fn name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Failure {
-    /// Something failed.
+    /// A failure of the command.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let help = code.repair().to_owned();
         Self { code, message: message.into(), help, exit: Exit::Failed }
     }
 
-    /// Something failed, in words that end with what to do: "what is wrong; what to do".
+    /// A failure with a text of the form "fault; remedy".
     #[must_use]
     pub fn worded(code: Code, words: &str) -> Self {
         match words.split_once("; ") {
@@ -75,13 +75,13 @@ impl Failure {
         }
     }
 
-    /// The input was wrong.
+    /// A failure caused by wrong input.
     #[must_use]
     pub fn input(code: Code, message: impl Into<String>) -> Self {
         Self::new(code, message).of_input()
     }
 
-    /// The same, as what the input is to blame for.
+    /// The same failure as a fault of the input.
     #[must_use]
     pub fn of_input(self) -> Self {
         Self { exit: Exit::WrongInput, ..self }
@@ -89,7 +89,7 @@ impl Failure {
 }
 
 impl From<&Findings> for Failure {
-    /// The errors found in a file, as what the input is to blame for.
+    /// The errors found in a file, as a fault of the input.
     fn from(found: &Findings) -> Self {
         let (code, message, help) = found
             .summary()
@@ -117,13 +117,13 @@ pub(crate) fn prompt(text: impl fmt::Display) {
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
 }
 
-/// Where a command writes its data.
+/// The destination and format of a command's data.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,
 }
 
-/// Data as `--json` prints it.
+/// Data in the form of `--json`.
 #[derive(Serialize)]
 pub(crate) struct Versioned<'a, T> {
     schema_version: u32,
@@ -137,7 +137,7 @@ pub(crate) const fn versioned<T: Serialize>(data: &T) -> Versioned<'_, T> {
 }
 
 impl Output {
-    /// JSON, or text for people.
+    /// Output as JSON, or as text for people.
     #[must_use]
     pub const fn new(json: bool) -> Self {
         Self { json }
@@ -153,7 +153,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If stdout takes no more.
+    /// If stdout cannot be written.
     pub fn data<T: Serialize + fmt::Display>(self, data: &T) -> io::Result<()> {
         if self.json { self.json(data) } else { self.text(data) }
     }
@@ -162,7 +162,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If stdout takes no more.
+    /// If stdout cannot be written.
     pub fn text(self, text: impl fmt::Display) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{text}")
     }
@@ -171,7 +171,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If stdout takes no more.
+    /// If stdout cannot be written.
     pub fn json<T: Serialize>(self, data: &T) -> io::Result<()> {
         let mut out = BufWriter::new(io::stdout().lock());
         serde_json::to_writer(&mut out, &versioned(data))?;

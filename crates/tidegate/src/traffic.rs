@@ -1,4 +1,5 @@
-//! Generators of real traffic, on the kernel's own sockets: what the lab's and the demo's hosts run.
+//! Generators of real traffic on the kernel's sockets, for the hosts of the lab and of the
+//! demonstration.
 
 mod client;
 mod ping;
@@ -16,7 +17,7 @@ pub use request::Sender;
 pub use server::Server;
 pub use watch::{Seen, watch};
 
-/// Has `socket`, and all it accepts, use the congestion control called `name`.
+/// Sets the congestion control called `name` for `socket` and the sockets that it accepts.
 fn pin_congestion_control(socket: &socket2::Socket, name: Option<&str>) -> io::Result<()> {
     let Some(name) = name else { return Ok(()) };
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The daemon over its socket, around a gateway that has no ports.
+//! The daemon over its socket, around a gateway without ports.
 
 use std::env;
 use std::fs;
@@ -42,7 +42,7 @@ fn web(mean: &str) -> String {
     )
 }
 
-/// A folder that nobody else has.
+/// A folder of its own.
 fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// One that runs `text`, read from the file it also finds at a reload.
+    /// A daemon that runs `text`, which a reload reads from its file.
     async fn new(text: &str) -> Self {
         Self::with(text, folder(), Opened::default)
     }
@@ -71,7 +71,7 @@ impl Fixture {
         Self::start(text, folder(), limits, Opened::default)
     }
 
-    /// The same in `folder`, with what `open` opens.
+    /// The same in `folder`, with the ports that `open` opens.
     fn with(text: &str, folder: PathBuf, open: impl FnOnce() -> Opened + Send + 'static) -> Self {
         Self::start(text, folder, Limits::control(1_024), open)
     }
@@ -89,7 +89,7 @@ impl Fixture {
         Self::of(documents, folder, limits, open, agent)
     }
 
-    /// One that runs `documents`, whose sources `agent` follows.
+    /// A daemon that runs `documents`, whose sources `agent` follows.
     fn of(
         documents: Documents,
         folder: PathBuf,
@@ -164,7 +164,7 @@ impl Fixture {
         plan.changes.iter().map(ToString::to_string).collect()
     }
 
-    /// Waits until the state is one that `wanted` accepts.
+    /// Waits until `wanted` accepts the status.
     async fn until(&self, wanted: impl Fn(&Status) -> bool) -> Status {
         for _ in 0..1_000 {
             let status: Status = self.get("/v1/status").await;
@@ -185,7 +185,7 @@ impl Drop for Fixture {
     }
 }
 
-/// The code an answer was refused with.
+/// The code of a refusal.
 fn code<T>(answer: anyhow::Result<T>) -> Code {
     let Err(error) = answer else { panic!("it was not refused") };
     error.downcast::<Failure>().unwrap().code
@@ -308,7 +308,7 @@ async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
     let stale = fixture.folder.join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(stale.exists() && Socket::open(&stale).is_ok());
-    // What fails after it was opened leaves nothing behind.
+    // A failure after the socket was opened leaves no file.
     assert!(!stale.exists());
 }
 
@@ -332,7 +332,7 @@ async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
-/// Kills: a policy without a packet that nothing names.
+/// Kills: a policy without a packet that no report names.
 #[tokio::test]
 async fn a_policy_without_a_packet_is_named_as_idle() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -380,11 +380,11 @@ async fn only_the_user_it_runs_as_may_speak_to_the_socket() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// What comes back for `request`, until the connection is closed.
+/// The answer to `request`, read until the connection is closed.
 async fn exchange(socket: PathBuf, request: String) -> String {
     let exchange = move || {
         let mut stream = UnixStream::connect(socket).unwrap();
-        // It may be closed before it has read everything.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -510,7 +510,7 @@ async fn classes_are_shown_and_changed_while_they_run() {
     }
 }
 
-/// Whatever is set while it runs, the file counts; but nothing of it is lost without a word.
+/// The file replaces all live changes, and each replaced one is reported.
 ///
 /// Kills: a plan that compares with the file; a rollback to the file alone; live changes that are forgotten.
 #[tokio::test]
@@ -563,7 +563,7 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let classes: Classes = fixture.get("/v1/classes").await;
     assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
-    // Not confirmed: what ran before comes back, and still differs from its file.
+    // Without confirmation, the previous configuration returns, and still differs from its file.
     let classes: Classes = fixture.get("/v1/classes").await;
     let of =
         |name: &str| classes.classes.iter().find(|it| it.name == name).map(|it| it.guarantee_bps);

@@ -1,4 +1,4 @@
-//! What came out of the demonstration.
+//! The figures of the demonstration.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::traffic::{Echo, Seen, percentile};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Demo {
     pub(super) phases: Vec<Figures>,
-    /// What holding ACKs did for downloads whose bottleneck lies before us.
+    /// Effect of held ACKs on downloads with their bottleneck upstream of the gateway.
     pub(super) inbound: Option<Inbound>,
 }
 
-/// Inbound shaping, in the figures that matter.
+/// The main figures of inbound shaping.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Inbound {
-    /// What the downloads took, as a part of the profile.
+    /// Rate of the downloads, as a part of the profile.
     pub(super) of_profile: f64,
-    /// What the ping took longer than its path, as a part of that without a gateway.
+    /// Added delay of the ping, as a part of the added delay without a gateway.
     pub(super) added_of_unmanaged: Option<f64>,
-    /// Packets that we dropped.
+    /// Packets dropped by the gateway.
     pub(super) drops: u64,
 }
 
@@ -44,25 +44,25 @@ impl Demo {
     }
 }
 
-/// The figures of a phase, of bytes on the wire where they reach the client.
+/// The figures of a phase. Bytes are counted on the wire, on arrival at the client.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) name: &'static str,
     pub(super) parameters: String,
-    /// Seconds that were counted, after the first ones.
+    /// Seconds counted, without the first ones.
     pub(super) seconds: f64,
-    /// Jain's index of the rates of the downloads, to four digits: 1 if all are equal. What lies
-    /// beyond differs from run to run by single packets.
+    /// Jain's index of the rates of the downloads, to four digits: 1 if all are equal. Further
+    /// digits vary by single packets from run to run.
     pub(super) jain: f64,
-    /// What all traffic together took, in bits per second.
+    /// Rate of all traffic together, in bits per second.
     pub(super) rate_bps: f64,
-    /// What it should have taken.
+    /// Intended rate.
     pub(super) profile_bps: u64,
     pub(super) flows: Vec<FlowFigures>,
     pub(super) ping_ms: PingFigures,
-    /// Packets that we dropped, from the beginning of the phase.
+    /// Packets dropped by the gateway since the beginning of the phase.
     pub(super) drops: u64,
-    /// Packets dropped at a bottleneck that is not ours.
+    /// Packets dropped at another bottleneck.
     pub(super) drops_elsewhere: u64,
 }
 
@@ -73,16 +73,16 @@ pub(super) struct FlowFigures {
     pub(super) rate_bps: f64,
 }
 
-/// Somebody else's round trips at the same time.
+/// Round trips of another host at the same time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PingFigures {
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
-    /// What the median is above the path's own round-trip time.
+    /// The median minus the round-trip time of the path.
     pub(super) added: Option<f64>,
 }
 
-/// Bits per second of each download, and of everything, between two looks.
+/// Bits per second of each download, and of all traffic, between two samples.
 pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Vec<f64>, f64) {
     let span = Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64().max(1e-3);
     let bps = |from: u64, to: u64| {
@@ -93,7 +93,7 @@ pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Ve
     (flows, bps(from.bytes, to.bytes))
 }
 
-/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`; 1 for nothing at all.
+/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`. 1 if there are no rates.
 ///
 /// Source: `aggregates`, section 4.
 pub(super) fn jain(rates: &[f64]) -> f64 {
@@ -102,7 +102,7 @@ pub(super) fn jain(rates: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 }
 }
 
-/// The round trips of `echoes` asked for at or after `from_ms`.
+/// The round trips of `echoes` requested at or after `from_ms`.
 pub(super) fn pings(echoes: &[Echo], from_ms: u64) -> PingFigures {
     let counted = echoes.iter().filter(|echo| echo.at_ms >= from_ms);
     let mut rtts: Vec<_> =
@@ -179,7 +179,7 @@ impl fmt::Display for Inbound {
 }
 
 impl Figures {
-    /// How many times as much the fastest download got as the slowest.
+    /// Ratio of the fastest download to the slowest.
     fn spread(&self) -> f64 {
         let rates = self.flows.iter().map(|flow| flow.rate_bps);
         let (low, high) = rates.fold((f64::MAX, 0.0f64), |(l, h), it| (l.min(it), h.max(it)));

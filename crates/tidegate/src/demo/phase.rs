@@ -1,26 +1,27 @@
-//! What each part of the demonstration is made of.
+//! The phases of the demonstration.
 
 use std::time::Duration;
 
 use tidegate_core::Rate;
 
-/// A part of the demonstration.
+/// A phase of the demonstration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
-    /// What it is called in the figures.
+    /// Name in the figures.
     pub(super) name: &'static str,
-    /// What it is, for people.
+    /// Description for people.
     pub(super) title: &'static str,
-    /// The gateway before the client, if there is one.
+    /// The gateway before the client. `None` for none.
     pub(super) edge: Option<Edge>,
 }
 
-/// Where a gateway stands, and what it does.
+/// Place and work of a gateway.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Edge {
-    /// It is the bottleneck, and shares it by this allocation.
+    /// The gateway is the bottleneck, and shares it by this allocation.
     Bottleneck(&'static str),
-    /// It is behind the bottleneck, which it keeps empty by this action, in the words of a policy.
+    /// The gateway is downstream of the bottleneck, which it keeps empty by this action, as a
+    /// policy file has it.
     Behind(&'static str),
 }
 
@@ -53,13 +54,13 @@ pub(super) const PHASES: [Phase; 6] = [
     },
 ];
 
-/// What the downloads share.
+/// Rate that the downloads share.
 pub(super) const RATE: Rate = Rate::from_mbps(8);
 
-/// The profile where the bottleneck lies before us: a little less than that, so that no queue stays.
+/// The profile with the bottleneck upstream: a little below its rate, so that no queue stays.
 pub(super) const INBOUND: Rate = Rate::from_kbps(7_600);
 
-/// The round-trip time of each download without any queue.
+/// The round-trip time of each download without a queue.
 pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(300),
@@ -67,24 +68,24 @@ pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(600),
 ];
 
-/// The way from the servers to the client; the rest of each round trip lies on the way back.
+/// Delay from the servers to the client. The rest of each round trip is on the way back.
 const DOWN_MS: u128 = 20;
 
-/// The buffer before the bottleneck where nothing is managed: what a home router has.
+/// The buffer of the unmanaged bottleneck, as in a home router.
 pub(super) const FIFO: &str = "256 KiB";
 
 /// The token bucket of the gateway's profile.
 ///
-/// Differs: `aggregates`, section 4.1, wants `rtt_av * r_m`, here 312 kB, so that no flow loses a
-/// token while it waits for acknowledgements. Here data waits instead (see [`QUEUE`]), and a bucket so
-/// deep would only blur the rate that is shown.
+/// Differs: `aggregates`, section 4.1, requires `rtt_av * r_m`, here 312 kB. A flow then loses no
+/// token while it waits for acknowledgements. Here data waits instead (see [`QUEUE`]). Such a deep
+/// bucket would only blur the rate shown.
 pub(super) const BURST: &str = "32 KiB";
 
-/// What may wait in the gateway, altogether and of one flow: more than the window with which the
-/// 600-ms flow has its share (150 kB), so that it has something left to send after halving it.
+/// Limits of the gateway's queue: in total, and of one flow. The 600-ms flow has its share with a
+/// window of 150 kB. The limit is larger, so that it can still send after halving its window.
 ///
-/// With 48 KiB, flows run dry, and Jain's index lies between 0.96 and 0.98 with `fcfs` and between
-/// 0.89 and 1.00 with `logical-partitions`, by when the 600-ms flow loses its first packets.
+/// With 48 KiB, flows run dry. Jain's index then depends on the time when the 600-ms flow loses its
+/// first packets. It is 0.96 to 0.98 with `fcfs`, and 0.89 to 1.00 with `logical-partitions`.
 pub(super) const QUEUE: (&str, &str) = ("2 MiB", "256 KiB");
 
 impl Phase {
@@ -120,7 +121,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         )
     }
 
-    /// What its profile and buffers are, in words.
+    /// Its profile and buffers in words.
     pub(super) fn parameters(&self) -> String {
         let (limit, flow_limit) = QUEUE;
         match self.edge {
@@ -138,7 +139,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         }
     }
 
-    /// What all downloads together are to have.
+    /// Intended rate of all downloads together.
     pub(super) const fn profile(&self) -> Rate {
         match self.edge {
             Some(Edge::Behind(_)) => INBOUND,
@@ -172,7 +173,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
 pub(super) const CLIENT: &str = "client";
 pub(super) const GATEWAY: &str = "edge";
 
-/// The name of the server of download `number`.
+/// Name of the server of download `number`.
 pub(super) fn server(number: usize) -> String {
     format!("server-{}", number + 1)
 }

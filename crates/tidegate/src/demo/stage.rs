@@ -22,7 +22,7 @@ use crate::output::Failure;
 use crate::topology::{self, Topology};
 use crate::traffic::{Echo, Seen};
 
-/// A process of the phase; it ends when this is dropped.
+/// A process of the phase. It ends when this value is dropped.
 struct Actor(Child);
 
 impl Drop for Actor {
@@ -33,22 +33,22 @@ impl Drop for Actor {
     }
 }
 
-/// What the actors say.
+/// A message of an actor.
 enum Said {
     Seen(Seen),
     Echo(Echo),
 }
 
-/// How often the view is brought up to date.
+/// Interval of updates of the view.
 const LOOK: &str = "250 ms";
 
-/// How often somebody else's round trip is measured.
+/// Interval of pings of another host.
 const PING: &str = "50 ms";
 
-/// How long a quiet path may take to show that it works.
+/// Time limit for the first echo of a quiet path.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Plays `phase` for `length`; `None` if it was told to stop.
+/// Plays `phase` for `length`. `None` if it was stopped.
 pub(super) fn play(
     place: &Place,
     phase: Phase,
@@ -86,7 +86,7 @@ fn perform(
         actors.push(serve(lab, &server(number))?);
     }
     let (sender, said) = channel();
-    // The traffic outlasts the watching.
+    // The traffic lasts longer than the observation.
     let time = format!("{} ms", (length + PATIENCE).as_millis());
     let mut watch = actor(lab, CLIENT)?;
     watch.args(["watch", "eth0", "--interval", LOOK]);
@@ -94,7 +94,7 @@ fn perform(
     let mut ping = actor(lab, CLIENT)?;
     ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
     actors.push(listen(ping, sender, Said::Echo)?);
-    // Where the order of joining decides, the ping is the first in every run.
+    // If the order of joining matters, the ping is the first flow in every run.
     await_echo(&said)?;
     for server in &servers {
         let mut fetch = actor(lab, CLIENT)?;
@@ -111,7 +111,7 @@ fn perform(
 /// A traffic generator on `host`.
 fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, std::env::current_exe()?)?;
-    // A key pressed to stop the demonstration is for the demonstration alone.
+    // A key press that stops the demonstration must not reach the actors.
     command.arg("traffic").stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
@@ -132,7 +132,7 @@ fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
     Ok(server)
 }
 
-/// Starts `command`, and passes on what it says.
+/// Starts `command`, and forwards its messages.
 fn listen<T: DeserializeOwned + Send + 'static>(
     mut command: Command,
     to: Sender<Said>,
@@ -147,7 +147,7 @@ fn listen<T: DeserializeOwned + Send + 'static>(
 fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
-        // A line of another kind is the last one, a summary.
+        // A line of another kind is the summary, the last line.
         let Ok(said) = serde_json::from_str(&line) else { continue };
         if to.send(wrap(said)).is_err() {
             return;
@@ -169,7 +169,7 @@ fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
     }
 }
 
-/// Listens for `length`; everything that was said, or `None` if told to stop.
+/// Collects messages for `length`. `None` if it was stopped.
 fn observe(
     said: &Receiver<Said>,
     length: Duration,
@@ -184,7 +184,7 @@ fn observe(
         }
         match said.recv_timeout(Duration::from_millis(100)) {
             Ok(Said::Seen(now)) => {
-                // The last second: a look a quarter of it ago is too short for few large frames.
+                // The last second. A quarter of it is too short for few large frames.
                 let ago = now.at_ms.saturating_sub(1_000);
                 if let Some(before) = seen.iter().find(|it| it.at_ms >= ago) {
                     let (flows, all) = rates(before, &now, servers);
@@ -204,7 +204,7 @@ fn observe(
     Ok(Some((seen, echoes)))
 }
 
-/// Packets dropped so far: by us, and at a bottleneck that is not ours.
+/// Packets dropped so far: by the gateway, and at another bottleneck.
 fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
     let elsewhere = lab.network()?.routes.iter().map(|route| route.drops).sum();
     if phase.edge.is_none() {

@@ -1,4 +1,4 @@
-//! What is seen while the demonstration runs.
+//! The view of the running demonstration.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -7,20 +7,21 @@ use std::time::Duration;
 use super::figures::{Figures, jain};
 use super::phase::{Phase, RATE, RTTS};
 
-/// Bars on a terminal, redrawn in place; lines elsewhere. Always on stderr: stdout is for figures.
+/// Bars on a terminal, redrawn in place. Lines on other outputs. Always on stderr, because stdout
+/// is for figures.
 pub(super) struct View {
     live: bool,
     colour: bool,
     /// Lines on the terminal that the next drawing replaces.
     drawn: usize,
-    /// When the last line was written, where there is no terminal.
+    /// Time of the last line. Only without a terminal.
     line: Duration,
 }
 
-/// Between two lines, where there is no terminal.
+/// Interval of lines without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Width of a bar that has the whole rate.
+/// Width of a bar of the whole rate.
 const WIDTH: usize = 48;
 
 impl View {
@@ -93,7 +94,7 @@ impl View {
         say(&text);
     }
 
-    /// Back to the first line drawn, with everything from there on erased.
+    /// Moves to the first drawn line, and erases everything from there on.
     fn rewind(&mut self) {
         if self.drawn > 0 {
             say(&format!("\x1b[{}A\x1b[J", self.drawn));
@@ -110,7 +111,7 @@ impl View {
     }
 }
 
-/// A bar as long as `bps` is of the whole rate.
+/// A bar with the length of `bps` relative to the whole rate.
 fn bar(bps: f64) -> String {
     let whole = f64::from(u32::try_from(RATE.bps()).unwrap_or(u32::MAX));
     let parts = (1..=WIDTH).scan(0.0, |reached, _| {
@@ -123,7 +124,7 @@ fn bar(bps: f64) -> String {
 const WIDTH_F64: f64 = 48.0;
 
 fn say(text: &str) {
-    // Without anybody to read it, the demonstration still has its figures.
+    // Without a reader, the demonstration still has its figures.
     let _ = stderr().write_all(text.as_bytes());
 }
 

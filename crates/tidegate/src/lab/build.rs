@@ -1,4 +1,4 @@
-//! Namespaces, cables and addresses: what `ip` is told.
+//! Namespaces, cables and addresses: the commands for `ip`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::files;
 use crate::output::Failure;
 use crate::topology::{Attached, Offloads, Topology};
 
-/// The policy file of a gateway, and what it calls its ports.
+/// The policy file of a gateway, and the names of its ports.
 pub(super) struct Policy {
     pub(super) file: PathBuf,
     lan: String,
@@ -41,7 +41,7 @@ impl Policy {
 /// The interface of a host.
 const HOST_PORT: &str = "eth0";
 
-/// Between the LAN port of a gateway and what is behind it.
+/// The bridge between the LAN port of a gateway and several hosts behind it.
 const BRIDGE: &str = "tg-bridge";
 
 /// The interface of the network at port `number`.
@@ -49,7 +49,7 @@ pub(super) fn port(number: usize) -> String {
     format!("p{number}")
 }
 
-/// Builds what `topology` needs besides processes.
+/// Builds the network of `topology`, without processes.
 pub(super) fn network(
     topology: &Topology,
     state: &State,
@@ -100,7 +100,7 @@ pub(super) fn network(
     Ok(())
 }
 
-/// A cable between two interfaces, each made in its namespace and never outside.
+/// A cable between two interfaces. Each is made inside its namespace.
 fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::Result {
     let ((a_in, a), (b_in, b)) = (a, b);
     writeln!(commands, "link add name {a} netns {a_in} type veth peer name {b} netns {b_in}")
@@ -138,7 +138,7 @@ fn mac(number: usize) -> String {
     format!("02:74:67:00:00:{number:02x}")
 }
 
-/// Addresses of host `number`, and where it finds the others: no question ever needs to be asked.
+/// Addresses of host `number`, and neighbour entries for all others, so that no host needs ARP.
 fn addresses(topology: &Topology, number: usize) -> Result<String, std::fmt::Error> {
     let mut commands =
         format!("link set dev lo up\nlink set dev {HOST_PORT} address {}\n", mac(number));
@@ -190,7 +190,7 @@ pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
     if ours.is_empty() { Ok(()) } else { ip(&[], &ours) }
 }
 
-/// Has `ip` do all `commands`.
+/// Runs all `commands` in `ip`.
 fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
     let mut command = Command::new("ip");
     command.args(args).args(["-batch", "-"]);
@@ -198,12 +198,12 @@ fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
-    // In a group of its own: a key pressed to stop us must not stop it half-way.
+    // The process group is its own: a key press that stops us must not stop it half-way.
     command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| process::missing(command, &error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it does not want to hear all, it says why on stderr.
+        // If it stops reading, it reports the reason on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! The process that is the network of a lab.
+//! The process that emulates the network of a lab.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,40 +21,40 @@ use crate::code::Code;
 use crate::output::{Failure, progress};
 use crate::topology;
 
-/// What goes on in the network of a lab.
+/// State of the network of a lab.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Emulated {
     /// Its routes, in the order of the file.
     pub routes: Vec<EmulatedRoute>,
-    /// Packets dropped anywhere, by reason; those with none are left out.
+    /// Packets dropped anywhere, by reason. Reasons without any are absent.
     pub drops: Vec<(String, u64)>,
-    /// Packets marked "congestion experienced" anywhere, by reason; those with none are left out.
+    /// Packets marked "congestion experienced" anywhere, by reason. Reasons without any are absent.
     pub marks: Vec<(String, u64)>,
 }
 
-/// What goes on in one route.
+/// State of a route.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct EmulatedRoute {
     /// Packets sent into it.
     pub offered: u64,
-    /// Packets that came out of it.
+    /// Packets delivered.
     pub delivered: u64,
-    /// Packets it dropped.
+    /// Packets dropped.
     pub drops: u64,
-    /// Packets it marked "congestion experienced".
+    /// Packets marked "congestion experienced".
     pub marks: u64,
-    /// Packets that wait for it.
+    /// Packets that wait.
     pub waiting: u32,
 }
 
-/// What of a route is to be another from now on; what is `None` stays.
+/// A change of a route. Fields with `None` stay.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct RouteChange {
-    /// Its place in the file, from 1 on.
+    /// Its position in the file, from 1 on.
     pub route: u32,
-    /// What it carries.
+    /// Its rate.
     pub rate: Option<Rate>,
-    /// How long a packet travels, in nanoseconds.
+    /// Its delay in nanoseconds.
     pub delay_ns: Option<u64>,
 }
 
@@ -75,8 +75,9 @@ impl From<EmulatorReport> for Emulated {
     }
 }
 
-/// Is the network of the topology in `file` between the interfaces `ports`, until the process ends;
-/// tells whoever connects to `socket` what goes on, and changes a route if it is told a [`RouteChange`].
+/// Emulates the network of the topology in `file` between the interfaces `ports`, until the process
+/// ends. Sends the state to each client of `socket`. Changes a route if the client has sent a
+/// [`RouteChange`].
 ///
 /// # Errors
 ///
@@ -105,14 +106,14 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
 
 fn tell(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
     while let Ok((mut who, _)) = listener.accept() {
-        // Who says nothing that can be understood only wants to know.
+        // A client without a valid request gets the state.
         let wish = heard(&mut who).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let said = remote.ask(move |live| {
             let done = wish.is_none_or(|wish| change(live.machine, live.now, wish));
             done.then(|| live.machine.report())
         });
         let Ok(report) = said else { return };
-        // Whoever went away does not want to know.
+        // A client that has disconnected needs no answer.
         let _ = serde_json::to_vec(&report.map(Emulated::from)).map(|text| who.write_all(&text));
     }
 }
@@ -123,7 +124,7 @@ fn change(emulator: &mut Emulator, now: Time, wish: RouteChange) -> bool {
     number.is_some_and(|it| emulator.change(now, it, LinkChange { rate: wish.rate, delay }))
 }
 
-/// All that the other end of `connection` says.
+/// Reads all data from `connection`.
 fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut text = Vec::new();
@@ -131,7 +132,8 @@ fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Asks the emulator behind `socket`, after the `change` if there is one; `None` if that cannot be.
+/// Requests the state from the emulator behind `socket`, after `change` if there is one. `None` if
+/// the change is impossible.
 pub(super) fn ask(socket: &Path, change: Option<&RouteChange>) -> anyhow::Result<Option<Emulated>> {
     let mut connection = UnixStream::connect(socket)?;
     if let Some(change) = change {

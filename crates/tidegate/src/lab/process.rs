@@ -1,4 +1,5 @@
-//! Processes of a lab: started, waited for, and ended only if they are still the ones we started.
+//! Processes of a lab: started, awaited, and ended only if they still are the processes that the
+//! lab started.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,19 +15,19 @@ use crate::clock::Clock;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// A process, told apart from a later one of the same number by when it began.
+/// A process. Its start time distinguishes it from a later process with the same number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Process {
     pid: u32,
-    /// In clock ticks since the system began.
+    /// Start time in clock ticks since the system start.
     started: u64,
 }
 
 impl Process {
-    /// The process of that number, if there is one that has not ended.
+    /// The process with number `pid`, if it has not ended.
     fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in parentheses, may hold anything; fields count from after it.
+        // The name in parentheses may contain any character. Fields count from after it.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
         let started = fields.nth(18)?.parse().ok()?;
@@ -40,13 +41,13 @@ impl Process {
         Self::find(pid).unwrap_or(Self { pid, started: 0 })
     }
 
-    /// Returns `true` if it has not ended.
+    /// Returns `true` if the process has not ended.
     #[must_use]
     pub fn is_alive(self) -> bool {
         Self::find(self.pid) == Some(self)
     }
 
-    /// `command` with the user, mount and network namespaces of this process entered first.
+    /// `command`, run in the user, mount and network namespaces of this process.
     pub(super) fn enter(self, command: &Command) -> Command {
         let mut entered = Command::new("nsenter");
         entered.arg("-t").arg(self.pid.to_string());
@@ -57,7 +58,7 @@ impl Process {
 
     fn signal(self, name: &str) {
         if self.is_alive() {
-            // It may end in between; then there is nothing left to tell it.
+            // The process may end in between. It then needs no signal.
             let _ = Command::new("sh")
                 .args(["-c", "kill -\"$0\" \"$1\" 2>/dev/null", name])
                 .arg(self.pid.to_string())
@@ -66,12 +67,12 @@ impl Process {
     }
 }
 
-/// This program, to be started once more.
+/// The path of this program, to be started again.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// `command`, to be told to end when the thread that starts it has ended, however that comes about.
+/// `command`, ended by the kernel when the thread that starts it ends in any way.
 pub(super) fn bound(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "TERM", "--"]);
@@ -79,7 +80,8 @@ pub(super) fn bound(command: &Command) -> Command {
     bound
 }
 
-/// The processes in the network namespaces that `holder`, or else everybody, calls `namespaces`.
+/// The processes in the network namespaces `namespaces`, as `holder` names them. `None`: as the
+/// host names them.
 pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Process> {
     let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let root = holder.map_or_else(String::new, |it| format!("/proc/{}/root", it.pid));
@@ -94,7 +96,7 @@ pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Proc
         .collect()
 }
 
-/// Starts `command` so that it lives on without us, its words going to `log`.
+/// Starts `command` so that it outlives this process. Its output goes to `log`.
 pub(super) fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process> {
     let log = File::create(log)?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
@@ -103,16 +105,16 @@ pub(super) fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process
     Ok(Process::find(pid).unwrap_or(Process { pid, started: 0 }))
 }
 
-/// That `command` could not be started, and what to do about it.
+/// The error for a `command` that could not be started, with a remedy.
 pub(super) fn missing(command: &Command, error: &io::Error) -> anyhow::Error {
     let program = command.get_program().to_string_lossy().into_owned();
     Failure::new(Code::NoTool, format!("cannot run `{program}`: {error}")).into()
 }
 
-/// How long a process may take until it is ready, and until it has ended.
+/// Time limit for a process to become ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until `ready`; fails when the process ends before, with the last it said.
+/// Waits until `ready`. Fails if the process ends first, with its last output.
 pub(super) fn wait_for(
     what: &str,
     process: Process,
@@ -134,7 +136,7 @@ pub(super) fn wait_for(
     Err(Failure::new(Code::LabFailed, message).into())
 }
 
-/// Ends `processes`, first kindly.
+/// Ends `processes`: first by a request, then by force.
 pub(super) fn end(processes: &[Process]) {
     let gone = || processes.iter().all(|it| !it.is_alive());
     for signal in ["TERM", "KILL"] {
@@ -145,7 +147,7 @@ pub(super) fn end(processes: &[Process]) {
     }
 }
 
-/// Waits until `done`, or for `patience`; says whether it was done.
+/// Waits until `done`, for at most `patience`. Returns `true` if it was done.
 pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     let clock = Clock::start();
     loop {

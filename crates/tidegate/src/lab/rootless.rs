@@ -1,4 +1,4 @@
-//! Where labs are written down, and how one is built without root.
+//! The records of labs, and labs without root.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -11,11 +11,12 @@ use super::process;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Where labs are written down.
+/// The folder with the records of labs.
 #[derive(Clone, Debug)]
 pub struct Place(PathBuf);
 
-/// Set for a process that runs in a user namespace of our making, to where labs are written down.
+/// Environment variable of processes in a user namespace of this program. Its value is the folder
+/// of the records.
 const INSIDE: &str = "TIDEGATE_LABS";
 
 const PREFIX: &str = "lab-";
@@ -25,13 +26,13 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// If the folder cannot be made, or is somebody else's.
+    /// If the folder cannot be made, or belongs to another user.
     pub fn open() -> anyhow::Result<Self> {
         let user = user()?;
         let path = match std::env::var_os(INSIDE) {
             Some(path) => PathBuf::from(path),
             None if user == 0 => PathBuf::from("/run/tidegate"),
-            // Where `lab down` finds it, too, whatever its environment says.
+            // `lab down` finds this folder in any environment.
             None => PathBuf::from(format!("/tmp/tidegate-{user}")),
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -44,15 +45,15 @@ impl Place {
         Ok(Self(path))
     }
 
-    /// Keeps everybody else from taking labs down while what it gives is held.
+    /// Prevents others from taking labs down until the returned file is dropped.
     pub(super) fn lock(&self) -> io::Result<File> {
         let file = File::create(self.0.join("lock"))?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Makes the folder of the lab called `name`, with what `fill` writes there: whoever looks finds
-    /// all of that, or no folder.
+    /// Makes the folder of the lab called `name`, with the files that `fill` writes. Readers find
+    /// all of them, or no folder.
     pub(super) fn folder(
         &self,
         name: &str,
@@ -89,22 +90,22 @@ impl Place {
     }
 }
 
-/// Returns `true` if this process runs in a user namespace of our making.
+/// Returns `true` if this process runs in a user namespace of this program.
 pub(super) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// The user this process acts for.
+/// The user of this process.
 fn user() -> anyhow::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
-/// The command that does what this process was told to in a user namespace where it may build
-/// networks; `None` if it may do so here.
+/// This program with its arguments, run in a user namespace where it may build networks. `None` if
+/// this process may build networks itself.
 ///
 /// # Errors
 ///
-/// If it is in such a namespace, but cannot make itself at home there.
+/// If this process is in such a namespace, but cannot mount a `/run` of its own.
 pub fn inside() -> anyhow::Result<Option<Command>> {
     if is_inside() {
         settle()?;
@@ -120,7 +121,7 @@ pub fn inside() -> anyhow::Result<Option<Command>> {
     Ok(Some(command))
 }
 
-/// Gives this mount namespace a `/run` of its own: `ip netns` keeps its names there.
+/// Mounts a `/run` of its own in this mount namespace: `ip netns` keeps its names there.
 fn settle() -> anyhow::Result<()> {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "tidegate", "/run"]);

@@ -1,4 +1,4 @@
-//! What is written down of a lab, so that whatever happens it can be found and removed.
+//! The record of a lab, by which it can be found and removed after any failure.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::process::Process;
 use crate::topology::Topology;
 
-/// What a lab consists of.
+/// The parts of a lab.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct State {
     pub(super) name: String,
-    /// When it is gone, so should be the lab.
+    /// The lab is removed after the end of this process.
     pub(super) owner: Process,
-    /// Whose user and mount namespaces the lab lives in, without root.
+    /// Without root: the process whose user and mount namespaces the lab is in.
     pub(super) holder: Option<Process>,
     pub(super) namespaces: Vec<String>,
     pub(super) processes: Vec<Process>,
 }
 
-/// What the network is called among the hosts; longer than any name a host can have.
+/// Name of the network among the hosts. It is longer than any valid host name.
 pub(super) const NETWORK: &str = "the-network-between-all-the-hosts";
 
 const FILE: &str = "state.json";
 
 impl State {
-    /// A lab of `topology`, of which nothing is there yet.
+    /// A lab of `topology`, before any part of it exists.
     pub(super) fn new(name: &str, topology: &Topology) -> Self {
         let hosts = topology.hosts.iter().map(|host| host.name.as_str());
         let gateways = topology.gateways.iter().map(|gateway| gateway.name.as_str());
@@ -46,16 +46,16 @@ impl State {
         self.namespaces.iter().find(|it| **it == wanted).cloned()
     }
 
-    /// Returns `true` if it stays until it is taken down, and does not end with the process that
-    /// built it.
+    /// Returns `true` if the lab stays until it is taken down, and does not end with the process
+    /// that built it.
     pub(super) fn stands_alone(&self) -> bool {
         self.processes.contains(&self.owner)
     }
 
-    /// Its namespaces that can be seen from here, or, if `inside`, from a user namespace of ours.
+    /// Its namespaces that are visible here. `inside`: from a user namespace of this program.
     ///
-    /// Without root they go with the last process of the lab; those of the same name elsewhere are
-    /// somebody else's.
+    /// Without root they end with the last process of the lab. Namespaces of the same name
+    /// elsewhere belong to other users.
     pub(super) fn namespaces_here(&self, inside: bool) -> &[String] {
         if self.holder.is_none() || inside { &self.namespaces } else { &[] }
     }
@@ -71,7 +71,7 @@ impl State {
         Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
     }
 
-    /// Writes it so that a reader finds the old or the new one, and never half of it.
+    /// Writes the record. Readers find the old or the new one, never a part of it.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let new = folder.join("state.new");
         fs::write(&new, serde_json::to_vec_pretty(self)?)?;

@@ -15,23 +15,23 @@ use crate::clock::Clock;
 /// A transfer to make.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// Who to talk to.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// Which end sends.
+    /// The sending end.
     pub sender: Sender,
-    /// How much; `None` for as much as the time allows.
+    /// Bytes to transfer. `None`: as many as the time allows.
     pub bytes: Option<u64>,
-    /// The longest it may take; `None` for as long as it takes.
+    /// Time limit. `None` for none.
     pub time: Option<Duration>,
-    /// The address to talk from.
+    /// Source address.
     pub from: Option<IpAddr>,
-    /// The congestion control to send with.
+    /// Congestion control of the sender.
     pub congestion_control: Option<String>,
-    /// How often to report.
+    /// Interval of reports.
     pub interval: Duration,
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Progress {
     /// Milliseconds since it began.
@@ -40,15 +40,15 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// How a transfer went.
+/// Result of a transfer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
-    /// How far it came.
+    /// Its final progress.
     #[serde(flatten)]
     pub end: Progress,
-    /// `true` if all that was asked for came across.
+    /// `true` if all requested bytes arrived.
     pub complete: bool,
-    /// `true` if every byte that came across is what it was.
+    /// `true` if all bytes that arrived are unchanged.
     pub intact: bool,
 }
 
@@ -91,11 +91,11 @@ impl<F: FnMut(Progress)> Reporter<F> {
     }
 }
 
-/// Makes a transfer, and tells `report` of it as it goes.
+/// Makes a transfer, and reports its progress to `report`.
 ///
 /// # Errors
 ///
-/// If there is no connection, or it breaks.
+/// If the connection fails or breaks.
 pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outcome> {
     let clock = Clock::start();
     let mut reporter = Reporter { clock, interval: it.interval, next: it.interval, report };
@@ -103,7 +103,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
     let bytes = it.bytes.unwrap_or(u64::MAX);
     let mut connection = match it.connect() {
         Ok(connection) => connection,
-        // The time is over, and nothing came across.
+        // The time limit has expired without any byte.
         Err(error) if it.time.is_some() && is_timeout(&error) => {
             let complete = it.bytes.is_none_or(|bytes| bytes == 0);
             return Ok(Outcome { end: reporter.update(0), complete, intact: true });
@@ -122,7 +122,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
                 in_time()
             })?;
             connection.shutdown(Shutdown::Write)?;
-            // What is still under way must arrive first, and that takes as long as it takes.
+            // Bytes in flight must arrive first, for however long that takes.
             connection.set_read_timeout(None)?;
             Receipt::read(&mut connection)?
         }

@@ -1,4 +1,4 @@
-//! Round trips of small datagrams, as somebody on the phone or in a game would notice them.
+//! Round trips of small datagrams, such as those of calls and games.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,48 +9,48 @@ use serde::{Deserialize, Serialize};
 use super::stream::is_timeout;
 use crate::clock::Clock;
 
-/// Echoes to ask for.
+/// A series of echo requests.
 #[derive(Clone, Debug)]
 pub struct Ping {
-    /// Who to ask.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// The address to ask from.
+    /// Source address.
     pub from: Option<IpAddr>,
-    /// How often.
+    /// Interval of requests.
     pub every: Duration,
-    /// For how long.
+    /// Duration of the series.
     pub time: Duration,
-    /// How long to wait for the last ones.
+    /// Wait for the last echoes.
     pub patience: Duration,
 }
 
-/// What came back.
+/// Result of the series.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pings {
     /// Datagrams sent.
     pub sent: u64,
     /// Echoes received.
     pub received: u64,
-    /// Milliseconds that half of the echoes took at most.
+    /// Median round-trip time in milliseconds.
     pub p50_ms: Option<f64>,
-    /// Milliseconds that 99 % of the echoes took at most.
+    /// 99th percentile of the round-trip times in milliseconds.
     pub p99_ms: Option<f64>,
 }
 
-/// One echo that came back.
+/// A received echo.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Echo {
-    /// When it was asked for, in milliseconds since the beginning.
+    /// Time of the request, in milliseconds since the beginning.
     pub at_ms: u64,
-    /// How long it took, in milliseconds.
+    /// Round-trip time in milliseconds.
     pub rtt_ms: f64,
 }
 
-/// Asks for echoes, and tells `report` of each that came.
+/// Requests echoes, and reports each received one to `report`.
 ///
 /// # Errors
 ///
-/// If there is no socket to be had.
+/// If no socket can be opened.
 pub fn ping(it: &Ping, mut report: impl FnMut(Echo)) -> io::Result<Pings> {
     let any: IpAddr = match it.server {
         SocketAddr::V4(_) => [0; 4].into(),
@@ -86,13 +86,13 @@ pub fn ping(it: &Ping, mut report: impl FnMut(Echo)) -> io::Result<Pings> {
     Ok(pings)
 }
 
-/// Waits for the next echo; when it was asked for.
+/// Waits for the next echo. Returns the time of its request.
 fn echo(socket: &UdpSocket, wait: Duration) -> io::Result<Option<Duration>> {
     socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
     let mut datagram = [0; 8];
     match socket.recv(&mut datagram) {
         Ok(8) => Ok(Some(Duration::from_nanos(u64::from_be_bytes(datagram)))),
-        // Nobody listens there (yet): that is a loss, too.
+        // No server listens there yet, which is also a loss.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
         Err(error) if !is_timeout(&error) => Err(error),
         Ok(_) | Err(_) => Ok(None),
@@ -103,7 +103,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time that `percent` of the `sorted` ones took at most, in milliseconds.
+/// The given percentile of `sorted` in milliseconds.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
     let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(at).map(|rtt| rtt.as_secs_f64() * 1e3)

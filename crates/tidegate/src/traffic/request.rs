@@ -1,8 +1,8 @@
-//! What a client asks a server for, and how a server tells what it received.
+//! Requests of clients, and reports of servers about received bytes.
 
 use std::io::{self, Read, Write};
 
-/// Which end of a transfer sends.
+/// The sending end of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sender {
     /// The server: a download.
@@ -11,15 +11,15 @@ pub enum Sender {
     Client,
 }
 
-/// A transfer of so many bytes.
+/// A request for a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
     pub(super) sender: Sender,
-    /// Bytes to transfer; `u64::MAX` for as many as the connection lasts.
+    /// Bytes to transfer. `u64::MAX`: as many as the connection lasts.
     pub(super) bytes: u64,
 }
 
-/// What a server received.
+/// Report of a server about the received bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Receipt {
     pub(super) bytes: u64,

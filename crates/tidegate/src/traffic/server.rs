@@ -1,4 +1,4 @@
-//! The server: sends and receives as it is asked to, and echoes datagrams.
+//! The server: sends and receives as requested, and echoes datagrams.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,22 +18,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address` and sends with `congestion_control`, or else what the system prefers.
+    /// Listens at `address`. Sends with `congestion_control`, or with the default of the system.
     ///
     /// # Errors
     ///
-    /// If either cannot be had.
+    /// If the address or the congestion control is not available.
     pub fn bind(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<Self> {
         let listener = listen(address, congestion_control)?;
         let echo = UdpSocket::bind(listener.local_addr()?)?;
         Ok(Self { listener, echo })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     ///
     /// # Errors
     ///
-    /// If the system does not know.
+    /// If the system does not know the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -42,13 +42,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the system takes its socket away.
+    /// If its socket fails.
     pub fn run(self) -> io::Result<()> {
         thread::spawn(move || echo_datagrams(&self.echo));
         loop {
             let (connection, _) = self.listener.accept()?;
             thread::spawn(move || {
-                // A client that goes away in the middle is nothing to report.
+                // A client that disconnects early is not reported.
                 let _ = answer(connection);
             });
         }
@@ -67,7 +67,7 @@ fn listen(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<T
 fn echo_datagrams(socket: &UdpSocket) {
     let mut datagram = [0; 2_048];
     while let Ok((len, from)) = socket.recv_from(&mut datagram) {
-        // What cannot be sent back counts as lost with the one who waits for it.
+        // An echo that cannot be sent counts as lost at its client.
         let _ = socket.send_to(&datagram[..len], from);
     }
 }

@@ -1,5 +1,5 @@
-//! The bytes of a transfer: the same for everyone, so that a receiver can tell whether they are
-//! intact.
+//! The bytes of a transfer. They are the same in each transfer, so that a receiver can detect
+//! changes.
 
 use std::io::{self, Read, Write};
 
@@ -7,9 +7,10 @@ use tidegate_core::random::Random;
 
 use super::request::Receipt;
 
-/// A place in the stream every transfer sends.
+/// A position in the stream that every transfer sends.
 ///
-/// It repeats after a prime number of bytes: a piece lost, doubled or moved by a power of two shows.
+/// It repeats after a prime number of bytes. So a piece that is lost, repeated, or moved by a power
+/// of two is detected.
 struct Stream {
     block: Vec<u8>,
     at: usize,
@@ -32,12 +33,12 @@ impl Stream {
         &rest[..most.min(rest.len())]
     }
 
-    /// Goes `bytes` on; no further than [`upcoming`](Self::upcoming) reached.
+    /// Advances by `bytes`, at most to the end of [`upcoming`](Self::upcoming).
     const fn advance(&mut self, bytes: usize) {
         self.at = (self.at + bytes) % PERIOD;
     }
 
-    /// Returns `true` if `received` are the next bytes; goes on by as many.
+    /// Returns `true` if `received` are the next bytes. Advances by their number.
     fn continues_with(&mut self, mut received: &[u8]) -> bool {
         let mut same = true;
         while !received.is_empty() {
@@ -51,7 +52,8 @@ impl Stream {
     }
 }
 
-/// Sends `bytes` of the stream, or until `go_on`, asked with what was sent so far, says no.
+/// Sends `bytes` of the stream, or until `go_on` returns `false`. `go_on` gets the number of bytes
+/// sent so far.
 pub(super) fn send(
     to: &mut impl Write,
     bytes: u64,
@@ -71,7 +73,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Receives `bytes`, or until the other side ends or `go_on`, asked with what came so far, says no.
+/// Receives `bytes`, or until the other side ends, or until `go_on` returns `false`. `go_on` gets
+/// the number of bytes so far.
 pub(super) fn receive(
     from: &mut impl Read,
     bytes: u64,
@@ -93,7 +96,7 @@ pub(super) fn receive(
     Ok(receipt)
 }
 
-/// Returns `true` if `error` only says that nothing could be done for a while.
+/// Returns `true` if `error` is a timeout.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -117,7 +120,7 @@ mod tests {
         out
     }
 
-    /// Kills: not advancing over what differed; comparing without the block's end.
+    /// Kills: not advancing over differing bytes; comparing without the end of a block.
     #[test]
     fn a_receiver_notices_what_is_not_intact() {
         let whole = bytes(0, 3 * PERIOD);

@@ -1,4 +1,4 @@
-//! Counts what arrives at an interface, frame by frame: a witness that has no part in the traffic.
+//! Counts the frames that arrive at an interface, without a part in the traffic.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,18 +15,18 @@ use tidegate_dataplane::{
 
 use crate::clock::Clock;
 
-/// What has arrived so far.
+/// Counters of arrived frames.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Seen {
     /// Milliseconds since the watch began.
     pub at_ms: u64,
     /// Bytes of all frames.
     pub bytes: u64,
-    /// Bytes of TCP frames, by who sent them.
+    /// Bytes of TCP frames, by sender.
     pub tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// Takes packets in and gives none out.
+/// A machine that takes packets in and transmits none.
 struct Watch {
     pool: PacketPool,
     all: Count,
@@ -65,11 +65,11 @@ impl Machine for Watch {
     }
 }
 
-/// Watches `interface`, and tells `report` each `every` what has arrived, until it says no.
+/// Watches `interface`. Reports the counters to `report` each `every`, until it returns `false`.
 ///
 /// # Errors
 ///
-/// If the interface is not there, or may not be watched.
+/// If the interface does not exist, or may not be watched.
 pub fn watch(
     interface: &str,
     every: Duration,
