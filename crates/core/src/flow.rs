@@ -266,19 +266,19 @@ impl Flow {
         self.tracker.tracking()
     }
 
-    /// State of its connection, as seen in its headers.
+    /// Connection state from the headers seen.
     #[must_use]
     pub const fn connection(&self) -> &Tracker {
         &self.tracker
     }
 
-    /// Its smoothed round-trip times, as far as they are known.
+    /// The smoothed round-trip times. `None` for an unknown half.
     #[must_use]
     pub fn rtt(&self) -> Rtt {
         self.halves.smoothed()
     }
 
-    /// Its shortest round-trip times, as far as they are known.
+    /// The shortest round-trip times. `None` for an unknown half.
     #[must_use]
     pub fn min_rtt(&self) -> Rtt {
         self.halves.shortest()

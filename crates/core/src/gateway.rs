@@ -87,7 +87,7 @@ pub struct Gateway {
     trunks: Option<Box<Trunks>>,
     /// The number of the newest trunk.
     last_trunk: NonZeroU16,
-    /// Egresses of each direction, as ACK control sees them.
+    /// The egresses, by direction, for ACK control.
     places: [Places; 2],
     unresponsive: Unresponsive,
     counts: Counts,

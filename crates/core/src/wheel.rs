@@ -58,7 +58,7 @@ struct Slot {
 pub enum Near {
     /// Other timers that expire soon expire before it.
     Soon,
-    /// It is one of the next timers.
+    /// The timer expires next.
     Now,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Documents {
     pub(crate) text: Arc<str>,
     /// The included files, in the order of their names.
     pub(crate) included: Arc<[Part]>,
-    /// The set of each source for this generation, by the name of the source.
+    /// The sets of this generation, by the names of their sources.
     pub(crate) sets: BTreeMap<String, Arc<Snapshot>>,
 }
 
@@ -48,8 +48,8 @@ impl Documents {
         self.text == other.text && self.included == other.included
     }
 
-    /// Compiles the documents. Items of sources that are for other roles are left out, and so are sets of sources
-    /// that the policy file does not name.
+    /// Compiles the documents. Leaves out items for roles that their source does not have, and sets
+    /// of sources that the policy file does not name.
     pub(crate) fn parse(&self, host: Option<&Host>) -> (Option<Config>, Findings) {
         let parts = |head: &Head| {
             let of_source = |source: &SourceSpec| {

@@ -75,7 +75,7 @@ impl Lab {
     /// If no such lab is up, or several are.
     pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
         let mut labs = Self::all(place)?;
-        // A lab that ends with its process, such as a demonstration, is found by its name only.
+        // Labs that end with their process, such as demonstrations, are found by name only.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
             None => lab.state.stands_alone(),

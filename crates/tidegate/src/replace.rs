@@ -84,8 +84,8 @@ mod tests {
         Staged::beside(path, text)?.put()
     }
 
-    /// Kills: a link that is replaced in place of its file; a mode that changes; a file left behind by a text that is
-    /// staged only; a refusal because of the file of a killed process.
+    /// Kills: replacing a link in place of its file; a changed mode; a file left by a text that is
+    /// only staged; a refusal because of the file of a killed process.
     #[test]
     fn a_file_keeps_its_links_and_its_mode() {
         let folder = env::temp_dir().join(format!("tidegate-replace-{}", std::process::id()));

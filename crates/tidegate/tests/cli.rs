@@ -1,4 +1,4 @@
-//! The program as its users call it: what it prints, and how it ends.
+//! The program as its users call it: its output and its exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder for the files of one test, gone when it ends.
+/// A folder for the files of one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -121,7 +121,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
     assert_eq!(tidegate(&["check", &file]).status.code(), Some(0));
     let written = fs::read_to_string(&file).unwrap();
     assert!(written.contains("\nqueue = \"hosts\"\n"), "{written}");
-    // The policy in the comments is right as well.
+    // The commented-out policy is valid too.
     let policy = written.split_once("# [[policy]]").unwrap().1;
     let policy = format!("[[policy]]{}", policy.replace("\n# ", "\n"));
     let file_with_policy = folder.file("policy.toml", &format!("{GOOD}{policy}"));
@@ -259,7 +259,7 @@ fn the_schema_is_json_and_completions_know_the_commands() {
     }
 }
 
-/// What `--help` of `command` names in the list headed `title`.
+/// The names that `--help` of `command` lists under `title`.
 fn listed(command: &[&str], title: &str) -> Vec<String> {
     let help = stdout(&tidegate(&[command, &["--help"]].concat()));
     let list = help.split_once(&format!("\n{title}:\n")).map_or("", |it| it.1);
@@ -328,7 +328,7 @@ fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
         &["explain", "TG0001"],
         &["completions", "bash"],
         &["run", &wrong],
-        // The ports are missing, which the log has to say.
+        // The ports are missing, which the log must report.
         &["run", &good],
         &["run", &good, "--verbose"],
     ] {
@@ -399,7 +399,8 @@ fn sim_prints_figures_that_depend_on_the_seed_alone() {
     assert!(text.contains("call     1      "), "{text}");
 }
 
-/// Of 20 Mbit/s, 12 and 4 are promised; the calls take 0.8, and the 3.2 that are left go 1 to 2.
+/// Guarantees take 12 and 4 of 20 Mbit/s. The calls take 0.8, and the excess of 3.2 is shared 1 to
+/// 2.
 #[test]
 fn classes_share_the_link_of_a_simulated_gateway() {
     let output = tidegate(&["sim", "--json", &example("sim/classes.toml")]);
@@ -412,7 +413,7 @@ fn classes_share_the_link_of_a_simulated_gateway() {
         let ratio = group["throughput_bps"].as_f64().unwrap() / 1e6 / mbps;
         assert!((ratio - 1.0).abs() < 0.01, "{name}: {group}");
     }
-    // 20 ms on the way, and hardly a packet of others before it.
+    // 20 ms on the path, and hardly any other packet in the queue.
     assert!(groups[2]["delay_p99_seconds"].as_f64().unwrap() < 0.03, "{}", groups[2]);
 }
 
@@ -446,7 +447,7 @@ fn sim_captures_the_link_that_is_named() {
     // A header of 24 bytes, and for each packet that arrived its bytes and 16 more.
     let packets = length().saturating_sub(24);
     assert!(packets > 90 * 216 && packets.is_multiple_of(216), "{packets}");
-    // Nothing goes the other way, which the probe asks for.
+    // No packet travels in the other direction, which the probe captures.
     assert_eq!(sim(&probed, &[]).status.code(), Some(0));
     assert_eq!(length(), 24);
     for (file, more) in [(&file, &[][..]), (&probed, &["--link", "a,c"]), (&file, &["--link", "a"])]

@@ -1,5 +1,5 @@
-//! The demonstration runs, prints its figures, and leaves nothing behind: also without root, and
-//! when it is interrupted.
+//! The demonstration runs, prints its figures, and leaves nothing behind, also without root and
+//! after an interrupt.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -31,8 +31,8 @@ fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Runs it until figures make sense, or three times: where the machine keeps everybody waiting, frames go
-/// past the gateway. What inbound shaping is to do needs longer phases.
+/// Runs the demonstration until its figures are plausible, at most three times. On an overloaded
+/// machine, frames bypass the gateway. Inbound shaping needs longer phases.
 fn check(run: impl Fn() -> Value) {
     let mut turns: Vec<Value> = Vec::new();
     while turns.len() < 3 && !turns.last().is_some_and(makes_sense) {
@@ -59,7 +59,8 @@ fn makes_sense(figures: &Value) -> bool {
     !each.contains(&false) && shaped && number(&figures["inbound"]["of_profile"]) > 0.8
 }
 
-/// What holding ACKs did where the bottleneck lies before us, beside what is without a gateway.
+/// Effect of held ACKs with the bottleneck upstream of the gateway, relative to a run without a
+/// gateway.
 fn inbound(seconds: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["demo", "--json", "--seconds", seconds]);
@@ -70,8 +71,8 @@ fn inbound(seconds: &str) -> Value {
     figures["inbound"].clone()
 }
 
-/// Nearly all of the profile, at most a quarter of the delay that is without it, and no packet
-/// dropped by us.
+/// Nearly all of the profile, at most a quarter of the unmanaged delay, and no packet dropped by
+/// the gateway.
 #[test]
 fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_alone() {
     if !is_root() {
@@ -81,7 +82,7 @@ fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_
         let number = |name: &str| it[name].as_f64().unwrap();
         number("of_profile") >= 0.95 && number("added_of_unmanaged") <= 0.25 && it["drops"] == 0
     };
-    // Where the machine keeps everybody waiting, frames go past the gateway: one turn must be quiet.
+    // On an overloaded machine, frames bypass the gateway: one run must be quiet.
     let mut turns = Vec::new();
     while turns.len() < 3 && !turns.last().is_some_and(good) {
         turns.push(inbound("12"));
@@ -132,7 +133,7 @@ fn without_root_it_runs_in_a_user_namespace() {
     });
 }
 
-/// The program, where nobody can reach it.
+/// The program at a path that no other user can reach.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -152,12 +153,12 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        // A file in a folder for such files is in the way of nobody.
+        // A file in a folder for temporary files disturbs nobody.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// A demonstration that does not outlive its test.
+/// A demonstration that ends with its test.
 struct Running(Child);
 
 impl Running {
@@ -169,14 +170,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended by now if the test went well.
+        // It has ended by now if the test succeeded.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A demonstration by `program` in the middle of a phase, when it has something to show; or what it
-/// said before it ended.
+/// A demonstration by `program` in the middle of a phase, once it shows figures. If it ended
+/// before, its output.
 fn try_in_the_middle(program: &mut Command) -> Result<Running, String> {
     let mut child = Running(start(program.args(["demo", "--seconds", "60"])));
     let (mut said, mut piece) = (String::new(), [0; 256]);
@@ -212,7 +213,7 @@ fn told_to_stop_it_cleans_up_and_leaves_another_one_alone() {
     }
 }
 
-/// The processes of the demonstration that had the number `of`.
+/// The processes of the demonstration with the number `of`.
 fn processes(of: u32) -> Vec<String> {
     let hosts = ["client", "server-1", "server-4", "the-network-between-all-the-hosts"];
     let inside = |host: &str| {
@@ -248,7 +249,7 @@ fn inside(space: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Without root its namespaces have no names outside: they are gone when the last process is.
+/// Without root its namespaces have no names outside. They end with the last process.
 ///
 /// Kills: processes of the lab that are not bound to the demonstration.
 #[test]

@@ -1,4 +1,4 @@
-//! A lab is built, used, lost and taken down: in its own namespaces, by the program itself.
+//! A lab is built, used, lost and taken down by the program itself, in its own namespaces.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,9 +14,9 @@ use serde_json::Value;
 /// A topology file, and the lab of the same name, taken down at the end.
 struct Lab {
     name: String,
-    /// Where the file is, and whatever else the lab needs.
+    /// The folder of the file, with everything else that the lab needs.
     folder: PathBuf,
-    /// A copy of the program that anybody may run, for a lab that is nobody's.
+    /// A copy of the program that any user may run, for a lab of the user nobody.
     nobodys: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Lab {
         Self { name, folder, nobodys: None }
     }
 
-    /// Makes it a lab of somebody who is not root.
+    /// Makes it a lab of a user other than root.
     fn of_nobody(mut self) -> Self {
         let program = self.folder.join("tidegate");
         fs::copy(env!("CARGO_BIN_EXE_tidegate"), &program).unwrap();
@@ -97,7 +97,7 @@ impl Drop for Lab {
     }
 }
 
-/// Labs need root here; without, only that is missing which the demo's own test covers.
+/// Labs need root here. The demo's own test covers labs without root.
 fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
@@ -125,7 +125,7 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     for address in ["10.73.0.1", "fd73::1"] {
         let output = lab.exec("client", &["ping", "-c", "5", "-i", "0.2", "-W", "10", address]);
         assert!(succeeded(&output));
-        // The fastest of a few: no machine is so busy as to delay them all.
+        // The fastest of a few. No load delays all of them.
         let said = String::from_utf8(output.stdout).unwrap();
         let (_, times) = said.split_once("mdev = ").unwrap();
         let best: f64 = times.split('/').next().unwrap().parse().unwrap();
@@ -215,8 +215,8 @@ fn nothing_is_left_behind_neither_by_down_nor_after_a_crash() {
     assert!(!PathBuf::from(format!("/run/tidegate/lab-{}", lab.name)).exists());
 }
 
-/// Waits until the process of that number is gone, but for what its parent has yet to notice: a busy
-/// machine takes a while to end what was killed.
+/// Waits until the process with that number has ended. Its parent may not have noticed yet: a busy
+/// machine takes a while to end a killed process.
 #[expect(clippy::disallowed_methods, reason = "it ends when the machine gets to it")]
 fn until_ended(pid: &str) {
     for _ in 0..100 {
@@ -241,7 +241,7 @@ fn a_broken_topology_changes_nothing() {
     assert_eq!(lab.namespaces(), 0);
 }
 
-/// The office of the examples, with frames treated as `offload` says; `None` where it cannot be.
+/// The office of the examples, with the offloads `offload`. `None` if that is impossible.
 fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = fs::read_to_string(examples.join("lab/office.toml")).unwrap();
@@ -259,7 +259,8 @@ fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
     Some(lab)
 }
 
-/// A transfer of so many `bytes` between `host` and the server at `address`: milliseconds it took.
+/// Transfers `bytes` between `host` and the server at `address`. Returns the milliseconds that it
+/// took.
 fn transfer(lab: &Lab, host: &str, address: &str, bytes: &str, more: &[&str]) -> u64 {
     let program = lab.program().to_str().unwrap();
     let arguments = ["traffic", "fetch", address, "--bytes", bytes, "--time", "60 s"];
@@ -271,8 +272,8 @@ fn transfer(lab: &Lab, host: &str, address: &str, bytes: &str, more: &[&str]) ->
     outcome["at_ms"].as_u64().unwrap()
 }
 
-/// Both hosts behind the gateway reach both beyond, byte for byte, and each other; what its policy
-/// limits is limited. The servers are still there.
+/// Both hosts behind the gateway reach both servers, byte for byte, and each other. The policy
+/// limits its traffic. The servers still run.
 fn all_hosts_of_the_office_work(lab: &Lab) -> Vec<Child> {
     let mut servers = Vec::new();
     let program = lab.program().to_str().unwrap();

@@ -11,7 +11,7 @@ use tidegate_core::{Machine, Time};
 use tidegate_wire::build::{Frame, Link};
 use tidegate_wire::describe;
 
-/// The headers between Ethernet and IP that a kind's number contains.
+/// The headers between Ethernet and IP that the number of a kind contains.
 #[derive(Clone, Copy)]
 enum Contains {
     Nothing,
@@ -58,7 +58,7 @@ fn config(overhead: &str) -> GatewayConfig {
     policy_file::parse("it.toml", &text, None).0.unwrap().gateway
 }
 
-/// The time in which a gateway that is always full sends `count` frames after the first ones.
+/// Time in which a permanently backlogged gateway sends `count` frames after the first ones.
 fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     let mut gateway = Gateway::new(&config(overhead), PolicySet::default(), Time::ZERO);
     let (mut now, mut begin, mut sent) = (Time::ZERO, None, 0);
@@ -72,7 +72,7 @@ fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
         while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
             gateway.pool().release(id);
             sent += 1;
-            // The burst goes first.
+            // The burst departs first.
             if sent == 200 {
                 begin = Some(now);
             }

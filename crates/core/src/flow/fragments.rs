@@ -1,7 +1,8 @@
 //! The ports of first fragments, for the later fragments of their datagrams.
 //!
-//! A later fragment carries no ports. The table keeps those of the newest [`FragmentTable::ENTRIES`] first
-//! fragments for two seconds, so that all fragments of a datagram belong to the flow of its ports.
+//! A later fragment carries no ports. The table keeps those of the newest
+//! [`FragmentTable::ENTRIES`] first fragments for two seconds. All fragments of a datagram then
+//! belong to the flow of its ports.
 //!
 //! Sources: RFC 791, section 3.2 and RFC 8200, section 4.5 (the common fields of a datagram's
 //! fragments);

@@ -3,9 +3,9 @@
 //! Some networks tag the two directions of a connection differently. The answer to a SYN then belongs to no
 //! flow of its VLAN. The flow of the SYN is looked up here and [joined](super::FlowTable::join).
 //!
-//! The list has a fixed number of places. A hash of addresses and ports chooses the place, so one SYN costs one
-//! write, whatever is sent. A SYN whose place is taken by another connection displaces it; the directions of the
-//! displaced connection then stay apart.
+//! The list has a fixed number of places. A hash of addresses and ports selects the place, so each
+//! SYN costs one write. A SYN whose place is taken by another connection displaces it; the
+//! directions of the displaced connection then stay apart.
 
 use crate::packet::FlowId;
 

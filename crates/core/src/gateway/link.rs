@@ -78,9 +78,9 @@ impl Link {
         None
     }
 
-    /// Begins to put the classes of `set` in force. The caller then adds and changes classes one by
-    /// one. If the link had no classes, all packets wait at the class `default` meanwhile. If the
-    /// set has none, only `default` remains until the link is [closed](Self::close).
+    /// Begins to put the classes of `set` in force. The caller then adds or changes each class
+    /// separately. If the link had no classes, all packets wait at the class `default` meanwhile.
+    /// If the set has none, only `default` remains until the link is [closed](Self::close).
     pub(super) fn begin_change(
         &mut self,
         cx: &mut Cx<'_>,

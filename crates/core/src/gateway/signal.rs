@@ -107,8 +107,8 @@ impl Gateway {
         named.collect()
     }
 
-    /// Releases ACKs that the aggregate in `slot` need not hold any longer. Then releases ACKs of
-    /// other aggregates for which its egress has room.
+    /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at the
+    /// egress then releases ACKs of other aggregates.
     pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
         let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;

@@ -206,8 +206,8 @@ impl Gateway {
         true
     }
 
-    /// Flows with a packet within the last `span`, and how many of these the policies in force have classified: the
-    /// counts of part number `part` of the flow table. `None` after the last part.
+    /// Counts of part number `part` of the flow table: flows with a packet within the last `span`,
+    /// and those of them that the policies in force have classified. `None` after the last part.
     #[must_use]
     pub fn classified(&self, now: Time, span: Duration, part: u32) -> Option<[u32; 2]> {
         let flows = self.flows.some(part.checked_mul(number(FLOWS))?, FLOWS)?;

@@ -372,7 +372,7 @@ impl ClassSet {
     }
 }
 
-/// The parent of each class, if it has one.
+/// The parent of each class. `None` for a child of the link.
 fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>> {
     let mut places = BTreeMap::<&str, usize>::new();
     for (at, class) in classes.iter().enumerate() {

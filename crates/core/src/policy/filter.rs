@@ -66,8 +66,8 @@ impl Filter {
         direction: Direction,
     ) -> bool {
         let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
-        // Fragmentation concerns inner packets, so the outermost header of a tunnel has all its
-        // ports.
+        // The inside of a fragment is not parsed. So the outermost header of a tunnel always has
+        // its ports.
         let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
         let any_protocol = ports == Ports::Any && key.hides_protocol();

@@ -125,8 +125,8 @@ impl Index {
         second: u16,
         direction: Direction,
     ) -> Option<u32> {
-        // Fragmentation concerns inner packets, so the outermost header of a tunnel has all its
-        // ports.
+        // The inside of a fragment is not parsed. So the outermost header of a tunnel always has
+        // its ports.
         let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
         let protocol =
             protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };

@@ -1,5 +1,5 @@
-//! FQ-CoDel: a queue for each flow in deficit round robin, new flows first, with CoDel in each
-//! queue.
+//! FQ-CoDel: a queue for each flow, served in deficit round robin, new flows first. CoDel runs in
+//! each queue.
 //!
 //! Source: RFC 8290; drops from a full queue as in Linux, `net/sched/sch_fq_codel.c`.
 //! Differs: a queue belongs to a [`Packet::member`]. At a link, the member is a hash of the flow's

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A marking that drops every packet that it is asked about, and counts the drops that it is told of.
+    /// A marking that drops every packet, and counts its notifications of drops.
     struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
@@ -275,8 +275,9 @@ mod tests {
         }
     }
 
-    /// Kills: a packet from another queue that is dropped for the overflow that the last arrival foresaw; a drop
-    /// that the marking does not learn of, so that a sender that responds to it is never marked again.
+    /// Kills: a drop of a packet from another queue because of the overflow that the last arrival
+    /// predicted; a drop without a notification of the marking, which then never marks its sender
+    /// again.
     #[test]
     fn only_a_packet_that_was_seen_is_judged() {
         let told = Arc::<AtomicU32>::default();

@@ -12,8 +12,8 @@
 //! - The average rises within about 16 arrivals, in time for slow start. It falls within about 64,
 //!   a round trip. A faster fall favours trunks with small VMSS. Their management packets arrive
 //!   while the queue grows and the average lags. Those with large VMSS arrive while it shrinks.
-//! - The average halves in each 100 ms without a waiting management packet. Otherwise ever rarer
-//!   retransmissions of one connection would find it as high as before.
+//! - The average halves in each 100 ms without a waiting management packet. Otherwise the average
+//!   would stay high between the rare retransmissions of a connection.
 
 use std::time::Duration;
 

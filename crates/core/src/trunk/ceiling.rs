@@ -1,8 +1,9 @@
 //! The ceiling: the most that a trunk sends, whatever the other end acknowledges.
 //!
-//! It counts every packet that the trunk sends of its own accord, with its length on the path: user packets for credit,
-//! for the guarantee and past a dead peer, and management packets. ACKs of the other end's management packets do not
-//! count. The guarantee is charged and never delayed. As it is at most the ceiling, other packets wait instead.
+//! It counts all user packets and management packets, with their lengths on the path. User packets
+//! depart for credit, for the guarantee, or past a dead peer. ACKs of the other end's management
+//! packets do not count. The guarantee is charged and never delayed. As it is at most the ceiling,
+//! other packets wait instead.
 //!
 //! Differs: the paper trusts the ACKs of the other end. Bucket depth and timer are those of the guarantee.
 

@@ -3,8 +3,8 @@
 //! Some of the departing user packets end an *epoch*. Both ends find these boundaries by a hash ([`boundary`]). The
 //! receiver reports the arrival of each boundary, and the bytes received by then ([`message`]). The sender derives
 //! round-trip times and losses from that ([`ledger`]). It sends at a rate that keeps the queue of the path short
-//! ([`copa`](crate::tcp::congestion::copa)). Beside cross traffic that fills this queue, it sends
-//! as fast as virtual TCP connections of its senders would ([`crowd`]). The packets that would wait
+//! ([`copa`](crate::tcp::congestion::copa)). If cross traffic fills this queue, the rate is that of
+//! virtual TCP connections, a fixed number for each sender ([`crowd`]). The packets that would wait
 //! in the path wait in the tunnel queue instead, where flows are isolated.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler).

@@ -1,7 +1,7 @@
 //! The probes by management packets: real TCP connections without payload, which find the share of a trunk.
 //!
 //! Each management packet gives *credit* for VMSS bytes of user packets. A user packet departs while a connection has
-//! credit left, and may borrow up to one packet. So the trunk sends `VMSS / (VMSS + 52)` of its share as user bytes.
+//! credit left, and may borrow up to one packet. User bytes are `VMSS / (VMSS + 52)` of the share.
 //!
 //! A *weight* `w` scales the share. With [`Probing::Management`](super::Probing) it is the number of connections that ask
 //! for credit: `M = round(w)`. The others stay open and idle. With [`Probing::Vegas`](super::Probing) there is one

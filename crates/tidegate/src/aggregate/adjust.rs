@@ -20,7 +20,8 @@ pub(super) struct Adjuster {
 }
 
 impl Adjuster {
-    /// Starts with the random wait. `seed` makes it differ from that of other gateways.
+    /// Starts with the random wait. Gateways with different values of `seed` wait for different
+    /// times.
     pub(super) fn new(site: &Site, seed: u64) -> Self {
         let random = Random::named(seed, &["rate adjuster"]);
         let adjuster = RateAdjuster::new(&site.config.weight, random, Time::ZERO);

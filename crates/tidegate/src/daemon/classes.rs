@@ -103,7 +103,7 @@ impl Installed {
     /// The running configuration: the file with the live changes of its classes.
     pub(super) fn running(&self) -> Config {
         let config = &self.config;
-        // The gateway accepts as a whole the changes that it has accepted one by one.
+        // The gateway has accepted each change, so it accepts all changes together.
         let classes = config.classes.with(&self.live, config.gateway.rate);
         Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
     }

@@ -1,4 +1,4 @@
-//! A stream that notifies its connection of each transfer of bytes, so that a slow client is not
+//! A stream that notifies its connection whenever bytes move. So a slow client does not count as
 //! idle.
 
 use std::io::{self, IoSlice};

@@ -195,8 +195,8 @@ impl Room {
 }
 
 impl Taken {
-    /// Of the connections that `which` accepts, ends the one that moved its last byte longest ago, among
-    /// those whose grace is over. The grace counts `from` a moment of the wait.
+    /// Ends one connection that `which` accepts and whose grace is over: the one with the oldest
+    /// last byte. The grace counts `from` a moment of the wait.
     fn make_room(
         &mut self,
         now: Instant,

@@ -109,8 +109,8 @@ impl Server {
     }
 }
 
-/// Serves `routes` and `pages` on the control socket, and `pages` on the metrics port, until dropped. The seats are
-/// those of the control socket, then those of the metrics port.
+/// Serves `routes` and `pages` on the control socket, and `pages` on the metrics port, until
+/// dropped. `control` and `scrapers` are the seats of the two.
 pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,

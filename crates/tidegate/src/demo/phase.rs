@@ -20,8 +20,8 @@ pub(super) struct Phase {
 pub(super) enum Edge {
     /// The gateway is the bottleneck, and shares it by this allocation.
     Bottleneck(&'static str),
-    /// The gateway is downstream of the bottleneck, which it keeps empty by this action, as a
-    /// policy file has it.
+    /// The gateway is downstream of the bottleneck, and keeps its queue empty by this action of a
+    /// policy file.
     Behind(&'static str),
 }
 

@@ -106,7 +106,7 @@ fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::R
     writeln!(commands, "link add name {a} netns {a_in} type veth peer name {b} netns {b_in}")
 }
 
-/// Connects the LAN port of a gateway to the only one that is `behind` it, or to all of them by a bridge.
+/// Connects the LAN port of a gateway to the only port `behind` it, or by a bridge to all of them.
 fn lan(
     all: &mut String,
     here: &str,

@@ -72,7 +72,7 @@ pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// `command`, ended by the kernel when the thread that starts it ends in any way.
+/// `command`, to which the kernel sends SIGTERM when the thread that starts it ends in any way.
 pub(super) fn bound(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "TERM", "--"]);

@@ -19,12 +19,13 @@ pub(in crate::trunk) struct Receiver {
     spacing: Spacing,
     /// User bytes that have arrived.
     received: u64,
-    /// Random number of this receiver. It tells this counter from that of a predecessor.
+    /// Random number of this receiver. A predecessor had another number, so the sender can
+    /// distinguish their counters.
     life: u32,
 }
 
 impl Receiver {
-    /// The receiver of the trunk that `config` describes. It takes one number of `random`.
+    /// The receiver of the trunk that `config` describes. Draws one number from `random`.
     pub(in crate::trunk) fn new(config: &Config, random: &mut Random) -> Self {
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {

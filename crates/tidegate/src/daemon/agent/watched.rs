@@ -172,7 +172,7 @@ impl Watched {
         }
     }
 
-    /// Beginning of its fault, or of the refusal of its newest set.
+    /// Time when its fault began, or when its newest set was refused.
     fn failing_since(&self) -> Option<Instant> {
         let fault = self.fault.as_ref().map(|(_, since)| *since);
         fault.or_else(|| self.refused.as_ref().map(|refused| refused.at))
