@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 # Written by `tidegate-repro`, or one line for each change.
-LEFT_OUT = re.compile(r"docs/reproduce/|CHANGELOG\.md$")
+LEFT_OUT = re.compile(r"docs/reproduce/(?!README)|CHANGELOG\.md$")
 
 LONG = 25
 """Words from which on a sentence is long."""

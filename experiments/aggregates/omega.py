@@ -1,4 +1,4 @@
-"""With omega = 1 in place of n, an aggregate of n connections is less aggressive, and as fair.
+"""With omega = 1 in place of n, an aggregate of n connections is less aggressive.
 
 Source: aggregates, section 5; ledger, R000-12. The prose bounds an aggregate by one TCP connection
 of mean round-trip time (omega = 1), the formula by n of them (omega = n).

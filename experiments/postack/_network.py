@@ -27,7 +27,7 @@ SIGNALS: dict[str, Any] = {
     "tcr": "tcr",
 }
 
-RECORD, KEPT = 16, 128 + 66
+RECORD, KEPT = 20, 128 + 66
 """Bytes of the record of a held ACK, and of the packet that the gateway keeps for each flow."""
 
 WINDOWS = {"64 KiB": "64 KiB", "grown": None}

@@ -3,7 +3,8 @@
 Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
 Differs: see `_live.py`. Reno, CUBIC and BBR of this kernel, four flows up; without loss with
 windows of 64 KiB, with 1 % of loss with windows as large as they grow. A queue for each flow, ACKs
-held and TCR run side by side.
+held and TCR run side by side. The published `#memory…` count 16 bytes for the record of a held ACK,
+which has 20.
 """
 
 from collections.abc import Iterable, Sequence

@@ -5,7 +5,8 @@ in slow start, and 6 % of it once that is over.
 Differs: see `_network.py`. A probe of the gateway counts the waiting bytes every 10 ms. The peak
 with slow start in it is exact. Slow start counts as over after 10 s of 40. The peak with held ACKs
 adds the greatest number of records in the whole run, slow start included, and a packet of each
-flow. It is too high rather than too low.
+flow. It is too high rather than too low. Reno and CUBIC give the same numbers to every digit,
+because the receivers' windows limit both. So the twelve claims are six numbers.
 """
 
 from typing import Any

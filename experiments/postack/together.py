@@ -1,4 +1,4 @@
-"""Of many downloads that begin together, no timer expires although their first windows wait.
+"""Of up to 100 downloads that begin together no timer expires, although their first windows wait.
 
 Source: postack, ledger A001-7 and R001-11 (b).
 Differs: see `_network.py`. CUBIC, windows as large as they grow, down, and all begin within a tenth

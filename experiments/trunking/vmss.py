@@ -1,4 +1,4 @@
-"""Without guarantees, rates of trunks are nearly in proportion to their VMSS.
+"""Without guarantees, rates of trunks fall 2 to 15 % short of the proportion of their VMSS.
 
 Source: trunking, section 4 (VMSS gives any proportion); ledger, R003-2.
 Differs: the paper prints no run without guarantees. Two trunks share the link of figure 3. The
@@ -30,6 +30,9 @@ SECONDS, WARMUP = 400, 20
 OLD = {"recovery": "new-reno", "receive_window": "1 MiB"}
 TODAY = {"profile": "linux", "pacing": True, "receive_window": "1 MiB"}
 """TCP of connections, whose receivers do not limit the window."""
+
+WITHIN = 0.05
+"""Permitted distance of a ratio from that of VMSS, the same for trunks of then and of today."""
 
 MANAGEMENT = "AF13"
 """The codepoint by which the router knows management packets of a trunk of class 1."""
@@ -97,6 +100,7 @@ ROUTER = (
     "plain TCP with segments of these sizes gets a ratio that is smaller still (`tcp`), in ns-2 "
     "too: the router's average spares packets that come in quick succession while the line grows"
 )
+NEAR = "the ratio is 3.0 to 5.5 % short, so ten runs cannot tell it from the bound of 5 %"
 
 
 def claim_pair(pair: str) -> None:
@@ -115,11 +119,11 @@ def claim_pair(pair: str) -> None:
     for measure in (trunks, tcp, today):
         measure.__name__ = f"{measure.__name__}_{name}"
     text = f"{pair}: ratio of rates, of that of VMSS"
-    vmss.claim("R003-2", text, paper=1, within=0.05, why=ROUTER)(trunks)
+    vmss.claim("R003-2", text, paper=1, within=WITHIN, why=ROUTER)(trunks)
     text = f"{pair}: the same, of that of TCP with such segments"
     vmss.claim("R003-2", text, at_least=1, statistic=MEDIAN_RATIO)(tcp)
     text = f"{pair}, management connections of today, paced: ratio of rates, of that of VMSS"
-    vmss.claim("R003-2", text, at_least=0.9, at_most=1.1)(today)
+    vmss.claim("R003-2", text, at_least=1 - WITHIN, at_most=1 + WITHIN, why=NEAR)(today)
 
 
 for pair in PAIRS:

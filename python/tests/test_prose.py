@@ -46,6 +46,11 @@ def test_code_tables_and_headings_are_no_prose():
     assert sentence.text == "The gateway has CODE as its name."
 
 
+def test_of_the_chapter_reproduce_the_handwritten_page_is_checked():
+    assert prose.LEFT_OUT.search("docs/reproduce/postack.md")
+    assert not prose.LEFT_OUT.search("docs/reproduce/README.md")
+
+
 def test_pages_are_held_to_their_limits():
     """Kills: a limit that is not compared; one sentence too many that is allowed."""
     good = "The gateway drops waiting packets at once. " * 400

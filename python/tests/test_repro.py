@@ -268,6 +268,37 @@ def test_what_cannot_be_run_here_is_skipped_and_never_holds(papers, tmp_path, ca
     assert "**skipped**" in page and "no numbers here" in page and "fig9.svg" not in page
 
 
+def test_a_report_keeps_what_was_measured_where_it_cannot_run_it(papers, tmp_path, capsys):
+    """Kills: a report without root that replaces published live sections with "skipped"."""
+    page = tmp_path / "docs" / "reproduce" / "sums.md"
+    assert repro.main(["report"]) == 0
+    whole, figure = page.read_text(), (page.parent / "sums" / "fig9.svg").read_bytes()
+    for name in ("fig9", "fig10"):
+        file = tmp_path / "experiments" / "sums" / f"{name}.py"
+        needs = 'seeds=3, needs=lambda: "no root"'
+        file.write_text(file.read_text().replace("seeds=3", needs))
+        experiment.load.cache_clear()
+        experiment.EXPERIMENTS.clear()
+        for module in [it for it in sys.modules if it.startswith("experiments")]:
+            del sys.modules[module]
+        capsys.readouterr()
+        assert repro.main(["report"]) == 0
+        assert "skipped" in capsys.readouterr().out
+        assert page.read_text() == whole
+        assert repro.main(["report", "sums/fig9"]) == 0 and page.read_text() == whole
+    assert (page.parent / "sums" / "fig9.svg").read_bytes() == figure
+    # A section that was never run tells the reason of today.
+    page.unlink()
+    assert repro.main(["report"]) == 0
+    file.write_text(file.read_text().replace("no root", "no tools"))
+    experiment.load.cache_clear()
+    experiment.EXPERIMENTS.clear()
+    for module in [it for it in sys.modules if it.startswith("experiments")]:
+        del sys.modules[module]
+    assert repro.main(["report"]) == 0
+    assert "no tools" in page.read_text() and "no root" in page.read_text()
+
+
 def test_verdicts_rest_on_other_seeds_than_the_plan_and_variants_may_have_more(papers, capsys):
     some = experiment.Experiment("sums/fig3.py", seeds=2, more={"base": {7: 4}})
     some.run(base=[5, 7])(lambda seed, base: {})

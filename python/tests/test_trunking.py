@@ -20,8 +20,10 @@ def of_paper(monkeypatch):
 @pytest.mark.parametrize("alpha", [2, 16])
 def test_equation_2_holds_for_other_thresholds(of_paper, alpha):
     """Kills: a threshold or a buffer that stays that of alpha = 8; a slow start beyond alpha."""
-    found = of_paper("alpha").measure(SEED, alpha)
-    assert found["lost"] == 0 and 0.8 < found["most"] < 1.05 and found["use"] > 0.97
+    rooms = of_paper("alpha")
+    found = rooms.measure(SEED, alpha, rooms.EXACT)
+    assert found["lost"] == 0 and found["use"] > 0.97
+    assert 0.8 < rooms.measure(SEED, alpha, rooms.AMPLE)["most"] < 1.05
 
 
 def test_room_in_packets_follows_the_length_of_user_packets(of_paper):

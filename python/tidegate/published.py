@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+SKIPPED = "Skipped where this page was written:"
+"""Begins the reason in a section of an experiment that was not run."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -35,6 +38,10 @@ class Page:
         rows, sections = self.rows | newer.rows, self.sections | newer.sections
         known = [name for name in names if name in sections]
         return Page({it: rows[it] for it in known}, {it: sections[it] for it in known})
+
+    def measured(self, name: str) -> bool:
+        """True if the page has a section of this experiment that was run."""
+        return name in self.sections and f"\n{SKIPPED}" not in self.sections[name]
 
     def verdicts(self) -> Iterator[tuple[str, str]]:
         """Kind and verdict of each claim."""

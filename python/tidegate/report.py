@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.experiment import KINDS, Experiment, Verdict
-from tidegate.published import Page
+from tidegate.published import SKIPPED, Page
 from tidegate.result import Table
 from tidegate.statistics import MEAN
 
@@ -25,18 +25,19 @@ def write_report(
     """Writes a page for each paper, and the figures of its experiments into a folder beside it.
 
     The same runs give identical files. An earlier page keeps the sections of experiments that are
-    in ``every`` but were not run now.
+    in ``every`` but were not run now. It also keeps the measured sections of experiments that this
+    machine cannot run.
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
-        own = list(group)
-        verdicts = {each.id: each.judge(runs[each.id]) for each in own}
-        for each in own:
+        own, path = list(group), out / f"{paper}.md"
+        earlier = Page.read(path)
+        made = [each for each in own if not (each.missing and earlier.measured(each.name))]
+        verdicts = {each.id: each.judge(runs[each.id]) for each in made}
+        for each in made:
             if each.draw is not None and not each.missing:
                 _write(out / paper / f"{each.name}.svg", _svg(each, runs[each.id]))
-        page, path = _page(own, verdicts), out / f"{paper}.md"
-        names = [each.name for each in every if each.paper == paper]
-        if len(names) > len(own):
-            page = Page.read(path).joined(page, names)
+        names = [each.name for each in every or experiments if each.paper == paper]
+        page = earlier.joined(_page(made, verdicts), names)
         _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
     write_overview(out)
 
@@ -66,7 +67,7 @@ def write_overview(out: Path) -> None:
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
-    """Writes the figure of an experiment as SVG and PNG; returns the path, if any."""
+    """Writes the figure of an experiment as SVG and PNG; returns both paths, or none."""
     if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
@@ -148,7 +149,7 @@ def _section(experiment: Experiment, verdicts: Sequence[Verdict]) -> list[str]:
         lines += [f"tidegate-repro figure {experiment.id}"]
     lines += ["```", "", _HEAD, *map(_row, verdicts), ""]
     if experiment.missing:
-        return [*lines, f"Skipped where this page was written: {experiment.missing}.", ""]
+        return [*lines, f"{SKIPPED} {experiment.missing}.", ""]
     for each in verdicts:
         if each.reason:
             lines += [f"Why not `#{each.claim.short}`: {each.reason}.", ""]

@@ -18,7 +18,7 @@ from tidegate.sweep import gather
 PILOT_SEEDS = 40
 
 ALL = "all"
-"""Prints the names of all experiments."""
+"""The name that selects all experiments."""
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 

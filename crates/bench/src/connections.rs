@@ -1,12 +1,11 @@
-//! Thousands of TCP connections: one end of all of them in one process, on a packet socket.
+//! Thousands of TCP connections. One process has one end of each, on a packet socket.
 //!
-//! With ten thousand connections, the TCP stack of a host takes too much time per packet. On a
-//! machine with two processors it does not reach half a Gbit/s. So the ends are Tidegate's own TCP,
-//! and the host's kernel only carries their frames. Neither the IP addresses nor the MAC addresses
-//! belong to the kernel.
+//! With ten thousand connections, the TCP stack of a host takes too much time per packet. On a machine with
+//! two processors it does not reach half a Gbit/s. So the ends are Tidegate's own TCP, and the host's
+//! kernel only carries their frames. Neither the IP addresses nor the MAC addresses belong to the kernel.
 //!
-//! Each segment that does not arrive together with another one gets an ACK of its own. This is so
-//! for four segments in five, in all variants that are compared.
+//! Each segment that does not arrive together with another one gets an ACK of its own. This is so for four
+//! segments in five, in all variants that are compared.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -146,7 +146,7 @@ pub struct Queue {
     pub apart: bool,
     /// Data passes the aggregate before it is paid for.
     pub passes: bool,
-    /// Charged bytes of other flows that have departed.
+    /// Total of the charged bytes that other flows have sent.
     pub left: Bytes,
     /// State of the egress.
     pub ahead: Ahead,

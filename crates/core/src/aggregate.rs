@@ -67,7 +67,7 @@ pub enum Tokens {
     },
 }
 
-/// The flows of one policy in one direction.
+/// Flows of a policy in one direction.
 pub struct Aggregate {
     policy: String,
     direction: Direction,
@@ -267,13 +267,13 @@ impl Aggregate {
         }
     }
 
-    /// The marking of its queue, if it has one.
+    /// Marking of its queue, if any.
     #[must_use]
     pub fn marked(&self) -> Option<&Marked> {
         self.conditioner.marked()
     }
 
-    /// The marking of its queue, if it has one.
+    /// Marking of its queue, if any.
     pub fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.conditioner.marked_mut()
     }

@@ -112,12 +112,12 @@ pub trait Qdisc: Send {
         None
     }
 
-    /// The marking of this queue, if it has one.
+    /// Marking of this queue, if any.
     fn marked(&self) -> Option<&Marked> {
         None
     }
 
-    /// The marking of this queue, if it has one.
+    /// Marking of this queue, if any.
     fn marked_mut(&mut self) -> Option<&mut Marked> {
         None
     }

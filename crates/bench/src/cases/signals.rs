@@ -105,7 +105,7 @@ impl Circuit {
         self.now += LONG;
     }
 
-    /// The senders of `flows` send as much as they may.
+    /// Lets the senders of `flows` fill their windows.
     fn begin(&mut self, flows: Range<u32>) {
         for flow in flows {
             for _ in 0..IN_FLIGHT {

@@ -1,19 +1,19 @@
-//! Leave to send that has been given, until it is used or has run out.
+//! Outstanding credit: bytes requested from senders that have not arrived yet. Each entry expires.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Bytes by when the leave for them runs out, to some milliseconds.
+/// Outstanding credit by its expiry, with a resolution of some milliseconds.
 ///
 /// Source: `postack`, R001-9 P3 (the `O_C` of a class).
 pub(super) struct Calendar {
-    /// By when it runs out, in [`days`], modulo their number.
+    /// Bytes whose credit expires on each of the [`days`], modulo [`DAYS`].
     days: Vec<u32>,
     total: u64,
-    /// The day it is: what was to be used before has run out.
+    /// The current day. Credit of earlier days has expired.
     today: u64,
-    /// The first day that may hold something.
+    /// No earlier day holds credit.
     first: u64,
 }
 
@@ -24,7 +24,7 @@ impl Default for Calendar {
 }
 
 impl Calendar {
-    /// Gives leave for `bytes`, which runs out after `span`.
+    /// Adds credit for `bytes`. It expires after `span`, or after about a second if that is sooner.
     pub(super) fn add(&mut self, now: Time, span: Duration, bytes: u32) {
         self.expire(now);
         let day = runs_out(now, span).min(self.today + LAST);
@@ -35,13 +35,12 @@ impl Calendar {
         self.total += u64::from(*entry - before);
     }
 
-    /// `bytes` were sent by leave that would have run out after `left`, or before if there is not
-    /// enough of it, or else up to a day later.
+    /// Data of `bytes` arrived. It uses the credit that would have expired after `left`, and then older
+    /// credit. If both are too little, it uses credit of up to a day later.
     ///
-    /// What is older than what is being used was for nothing, and runs out. If it were used first,
-    /// younger leave would take its place, and none would ever run out. Nor is younger leave used by what comes
-    /// without: what that is for is still to come, and would then come without in its turn, so that
-    /// what once waited too much waited for good (downloads: 5 to 44 ms).
+    /// Credit older than the used one expires unused. If data used the oldest credit first, newer credit
+    /// would replace it, and none would ever expire. Data does not use newer credit either: the data of
+    /// that credit would then arrive without any in its turn. A queue once too long would stay too long.
     pub(super) fn take(&mut self, now: Time, left: Duration, mut bytes: u32) {
         self.expire(now);
         let own = runs_out(now, left).min(self.today + LAST - 1);
@@ -60,18 +59,18 @@ impl Calendar {
         }
     }
 
-    /// Bytes there is leave for at `now`.
+    /// Outstanding credit at `now`, in bytes.
     pub(super) fn total(&mut self, now: Time) -> u64 {
         self.expire(now);
         self.total
     }
 
-    /// When the next of it runs out.
+    /// Time at which credit next expires.
     pub(super) fn next(&self) -> Option<Time> {
         self.below(self.total)
     }
 
-    /// When so much of it has run out that it is for less than `limit`, if nobody uses it.
+    /// Time at which less than `limit` bytes of credit remain, if no data arrives. `None` without credit.
     pub(super) fn below(&self, limit: u64) -> Option<Time> {
         if self.total == 0 {
             return None;
@@ -99,11 +98,11 @@ impl Calendar {
 
 /// A day is `2^20` ns, about a millisecond.
 const DAY_BITS: u32 = 20;
-/// They cover a second.
+/// Number of days: they cover a second.
 const DAYS: usize = 1_024;
 const LAST: u64 = 1_023;
 
-/// The day on which what lasts for `span` runs out: past the end of it, for it must not run out early.
+/// The day on which credit that lasts for `span` expires. It is rounded up, so no credit expires early.
 fn runs_out(now: Time, span: Duration) -> u64 {
     days(now + span) + 1
 }
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!((calendar.total(MS(3_000)), calendar.below(1)), (0, None));
     }
 
-    /// Kills: leave of what is still to come used by what came without.
+    /// Kills: data without credit that uses the credit of later data.
     #[test]
     fn what_is_sent_uses_its_own_leave_then_older_and_none_that_is_younger() {
         let mut calendar = Calendar::default();
@@ -145,7 +144,7 @@ mod tests {
         }
         calendar.take(MS(10), Duration::from_millis(50), 150);
         assert_eq!(calendar.total(MS(10)), 150); // half of the oldest, all of the youngest
-        calendar.take(MS(10), Duration::from_millis(50), 100); // more than there was leave for
+        calendar.take(MS(10), Duration::from_millis(50), 100); // more than its credit
         assert_eq!(calendar.total(MS(10)), 100);
         calendar.take(MS(50), Duration::ZERO, 60);
         assert_eq!(calendar.total(MS(50)), 100);
@@ -155,12 +154,12 @@ mod tests {
         assert_eq!((calendar.total(MS(50)), calendar.below(1)), (0, None));
     }
 
-    /// Kills: using the oldest leave first.
+    /// Kills: use of the oldest credit first.
     #[test]
     fn leave_that_was_for_nothing_runs_out_although_there_is_more() {
         let mut calendar = Calendar::default();
         let (near, lasts) = (40, Duration::from_millis(60));
-        calendar.add(MS(0), lasts, 5_000); // nobody comes
+        calendar.add(MS(0), lasts, 5_000); // no data arrives
         for ms in 0..400 {
             calendar.add(MS(ms), lasts, 100);
             if ms >= near {

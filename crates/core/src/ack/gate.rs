@@ -1,18 +1,23 @@
-//! The gate of a class: it releases ACKs while the queue of the class is below its target.
+//! The gate of a class: it releases ACKs while `backlog + credit < target`. The target is the data of a
+//! round trip to the senders plus two segments, and at least three segments.
 //!
 //! Source: `postack`, R001-9 P3, and R001-10 for downloads.
 //!
-//! Differs:
-//! - Credit expires after one and a half round trips, after 2 ms at least (not 4) and a second at most: 200
-//!   ms are less than a round trip by satellite. A recovering sender uses half of its credit only, and the
-//!   queue would run empty until the rest expires.
-//! - Data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would keep
-//!   unused credit from expiring, and the gate would request less than the rate for ever.
-//! - The time that credit is outstanding is measured (Little's law), not assumed to be the shortest round
-//!   trip. With round trips that vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
-//! - While packets of other flows wait too, the target is a segment of every flow with held ACKs.
-//! - Flows that have sent FIN get no credit, as no data would use it. Application-limited flows get no credit
-//!   while the rate carries their calls within 20 ms.
+//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and a second at
+//! most. The ledger's 200 ms are less than a round trip by satellite. A recovering sender uses half of its
+//! credit only, and the queue would run empty until the rest expires.
+//!
+//! Differs: data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would
+//! keep unused credit from expiring, and the gate would request less than the rate for ever.
+//!
+//! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
+//! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
+//!
+//! Differs: while packets of other flows wait too, the target has room for a segment of every flow with
+//! held ACKs.
+//!
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Application-limited flows get
+//! no credit while the rate carries their requests within 20 ms.
 
 use std::time::Duration;
 
@@ -26,30 +31,31 @@ use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
-/// What a class has asked for, and whose ACK goes on next.
+/// The requests of a class, and the order in which ACKs depart.
 #[derive(Default)]
 pub(super) struct Gate {
     outstanding: Calendar,
     turns: Ring,
-    /// By member: bytes left of its turn; negative if its last ACK was worth more.
+    /// By member: bytes left of its turn. Negative if its last ACK requested more.
     credits: Vec<i64>,
     wanted: Wanted,
-    /// Bytes called for since it was last said how many.
+    /// Bytes requested since the last report.
     called: u64,
     response: Response,
-    /// When the rate has carried what was called for of answers.
+    /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
 }
 
-/// Leave lasts at least this, and at most that.
+/// Shortest and longest lifetime of credit.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Answers are called for so far ahead of what the rate carries; what is called for beyond that is waited for.
+/// Requests to application-limited flows get no credit while the rate carries earlier ones within this
+/// time.
 const AHEAD: Duration = Duration::from_millis(20);
 
 impl Gate {
-    /// Data has come from a sender that is `near` by.
+    /// Notes data of a sender at a round trip of `near`.
     pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
@@ -59,7 +65,7 @@ impl Gate {
         }
     }
 
-    /// Whether more is wanted, here and behind.
+    /// Returns `true` if the class wants more data, and its egress has room.
     pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
@@ -68,13 +74,13 @@ impl Gate {
         queue.own.0 + self.outstanding.total(now) < self.target(rate, queue)
     }
 
-    /// What the queue, and what is on its way to it, should be.
+    /// Target for backlog plus credit, in bytes.
     fn target(&self, rate: Rate, queue: Queue) -> u64 {
         let others = queue.others || queue.apart || queue.ahead.others;
         self.wanted.bytes(rate, queue.ahead.grain, others)
     }
 
-    /// An ACK of `flow` that calls for `bytes` went on, while what all send leaves at `rate`.
+    /// Notes that an ACK of `flow` requested `bytes`. The data of the class departs at `rate`.
     pub(super) fn asks(&mut self, now: Time, rate: Rate, flow: &mut Flow, bytes: u32) {
         if bytes == 0 || flow.has_ended() {
             return;
@@ -87,7 +93,8 @@ impl Gate {
         }
     }
 
-    /// Whether `rate` carries so much more of answers by [`AHEAD`] from now.
+    /// Returns `true` if `rate` carries the earlier requests to application-limited flows within [`AHEAD`].
+    /// This request is then added to them.
     fn carries(&mut self, now: Time, rate: Rate, bytes: u32) -> bool {
         let begins = self.answers.max(now);
         let carries = begins.since(now) <= AHEAD;
@@ -97,7 +104,7 @@ impl Gate {
         carries
     }
 
-    /// Gives leave for `bytes` to a sender that is `near` by.
+    /// Gives credit for `bytes` to a sender at a round trip of `near`.
     fn give(&mut self, now: Time, near: Duration, bytes: u32) {
         self.wanted.called(near, bytes);
         self.called += u64::from(bytes);
@@ -105,7 +112,7 @@ impl Gate {
         self.outstanding.add(now, lasts(near), bytes);
     }
 
-    /// ACKs of `member` wait.
+    /// Gives `member` turns, as it has held ACKs.
     pub(super) fn wait(&mut self, member: Member, quantum: u32) {
         if self.turns.push(member) {
             make_room(&mut self.credits, member.index(), 0);
@@ -114,9 +121,10 @@ impl Gate {
         }
     }
 
-    /// Lets ACKs go on, byte for byte in turn, as long as more is wanted; says what was called for.
+    /// Releases ACKs in turn, byte for byte, while the gate is open. Returns the requests.
     ///
-    /// Source: `postack`, R001-9: an ACK a turn shares by how much each acknowledges.
+    /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
+    /// acknowledges.
     pub(super) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
@@ -158,8 +166,8 @@ impl Gate {
         Call { outstanding, called, rate, wanted: self.wanted, more }
     }
 
-    /// When enough of the leave that was given has run out: that more is wanted, or, where others may wait
-    /// for it, any. None if what is in the queue has to leave it first.
+    /// Time at which enough credit has expired for the gate to open. With an egress rate other aggregates
+    /// may wait for room, so any expiry counts. `None` if data must depart from the queue first.
     pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         if queue.ahead.rate.is_some() {
             return self.outstanding.next();
@@ -168,34 +176,34 @@ impl Gate {
         self.outstanding.below(self.target(rate, queue).checked_sub(queue.own.0)?)
     }
 
-    /// Whether nobody's ACKs wait.
+    /// Returns `true` if no ACK waits for a turn.
     pub(super) fn is_idle(&self) -> bool {
         self.turns.first().is_none()
     }
 }
 
-/// How long leave is outstanding on average, until it is used or has run out.
+/// Mean time for which credit is outstanding: until data uses it, or until it expires.
 ///
-/// Source: Little's law, doi 10.1287/opre.9.3.383: the mean number in a system is the rate of arrivals times
-/// the mean time in it.
+/// Source: Little's law, doi 10.1287/opre.9.3.383: the mean number in a system is the rate of arrivals
+/// times the mean time in it.
 #[derive(Default)]
 struct Response {
     /// Outstanding bytes times nanoseconds, since the last sample.
     area: u64,
-    /// Bytes that came since then.
+    /// Bytes that arrived since then.
     came: u64,
     last: Time,
 }
 
 impl Response {
-    /// Since it was last looked, `outstanding` bytes were on their way.
+    /// Adds the time since the last update, in which `outstanding` bytes of credit were outstanding.
     fn look(&mut self, now: Time, outstanding: u64) {
         let span = nanos(now.since(self.last));
         self.area = self.area.saturating_add(outstanding.saturating_mul(span));
         self.last = self.last.max(now);
     }
 
-    /// So many came; how long leave for them was outstanding, if enough have come to say.
+    /// Adds arrived bytes. Returns the mean time of their credit, once in [`SAMPLE`] bytes.
     fn came(&mut self, bytes: u32) -> Option<Duration> {
         self.came += u64::from(bytes);
         if self.came < SAMPLE {
@@ -207,10 +215,10 @@ impl Response {
     }
 }
 
-/// Bytes that a sample is of.
+/// Bytes of a sample.
 const SAMPLE: u64 = 1 << 16;
 
-/// How long leave lasts for a sender that is `near` by.
+/// Lifetime of credit for a sender at a round trip of `near`.
 pub(super) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
@@ -229,8 +237,8 @@ mod tests {
 
     const FRAME: u32 = 1_514;
 
-    /// Of 5,000 turns, each what a segment takes, in how many one leaves, and how many wait on average, if
-    /// data takes up to `varies` more than the shortest round trip of 200 us to come.
+    /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
+    /// `varies` us later than the shortest round trip of 200 us.
     fn play(varies: u64) -> (u32, u64) {
         let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
         let turn = rate.time_for(Bytes(FRAME.into()));
@@ -270,7 +278,7 @@ mod tests {
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
 
-    /// Kills: asking by the shortest round trip.
+    /// Kills: requests by the shortest round trip.
     #[test]
     fn as_much_is_asked_for_as_is_carried_while_data_comes_sooner_and_later() {
         for varies in [0, 300, 1_000, 1_800] {

@@ -1,18 +1,16 @@
-//! Held ACKs: how much data each one calls for, in order for each flow, with as few buffers as possible.
+//! Held ACKs: the data that each one requests, in order for each flow, with as few buffers as possible.
 //!
 //! An ACK is stored as a record of 20 bytes if it states nothing beyond number, window and timestamps. On
 //! release the driver clones the flow's newest such ACK, which keeps its buffer, and patches these fields.
 //! Every other ACK is kept whole: it departs in its order, with its own number, flags and options.
 //!
-//! Source: `postack`, R001-8 (data that an ACK calls for), R001-11 to R001-17.
+//! Source: `postack`, R001-8 (data that an ACK requests), R001-11 to R001-17.
 //!
-//! Differs:
-//! - An ACK with flags or options of its own is kept whole, as these belong to its number.
-//! - ACKs of a flow that negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) are neither made, merged nor cut
-//!   from data.
-//! - The window of a whole ACK may be reduced, like the window of any other ACK.
-//! - A pure ACK departs with the highest sequence number of its direction. The sequence number from before
-//!   the data that overtook it would be refused (RFC 9293, section 3.10.7.4).
+//! Differs: an ACK with flags or options of its own is kept whole, as these belong to its number. ACKs of a
+//! flow that negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) are neither made, merged nor cut from data.
+//! The window of a whole ACK may be reduced, like the window of any other ACK. A pure ACK departs with the
+//! highest sequence number of its direction. The sequence number from before the data that overtook it
+//! would be refused (RFC 9293, section 3.10.7.4).
 
 mod counts;
 mod flow;
@@ -34,14 +32,14 @@ pub(super) struct Holds {
     flows: Vec<Flow>,
     records: Records,
     pub(super) counts: Counts,
-    /// Whether ACKs are held in place of the data they call for: then one that acknowledges much goes on in
-    /// steps, and one with which the window does not move calls for nothing.
+    /// ACKs are held in place of the data that they request (PostACK). A stretch ACK then departs in steps,
+    /// and an ACK that does not move a reduced window requests nothing.
     for_data: bool,
     /// Times at which stopped flows resume.
     stops: TimerWheel,
 }
 
-/// Most records of a flow; of more, the oldest goes on.
+/// Most records of a flow. Beyond that, the oldest ACK departs.
 const MOST_OF_FLOW: u32 = 4_096;
 
 /// Most whole ACKs of a flow. With more, no ACK of the flow is held.
@@ -50,16 +48,16 @@ const WHOLE_OF_FLOW: u16 = 4_096;
 /// With more records than this, a plain ACK takes the place of the one before it.
 const COALESCE_BEYOND: u32 = 256;
 
-/// What came of a packet that arrived.
+/// Outcome of a returning packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
-    /// It went on, and calls for so many bytes of data.
+    /// It departed, and requests so many charged bytes.
     Passed(u32),
-    /// It is held.
+    /// It requests no data now: its ACK is held, absorbed, or has nothing new.
     Held,
 }
 
-/// A packet on its way back, and what is lent to deal with it.
+/// A returning packet, and the list of departing packets.
 struct Back<'a> {
     member: Member,
     packet: PacketId,
@@ -83,14 +81,14 @@ impl Holds {
         &mut self.flows[member.index()]
     }
 
-    /// Takes note of data of `member`.
+    /// Notes a data packet of `member`.
     pub(super) fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
         if let Some(tcp) = &packet.tcp {
             self.flow(member).on_data(now, packet, tcp);
         }
     }
 
-    /// Forgets a flow of which nothing is held.
+    /// Forgets a flow without held ACKs.
     pub(super) fn leave(&mut self, member: Member) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             debug_assert_eq!(flow.count, 0, "an ACK is forgotten");
@@ -129,8 +127,8 @@ impl Holds {
         self.flows.get(member.index())?.left_of_smaller()
     }
 
-    /// Whether `packet` acknowledges data of `member` that nothing before did: a flow whose data goes
-    /// the other way has no part of the rate.
+    /// Returns `true` if `packet` acknowledges new data of `member`. A flow whose data goes the other way
+    /// gets no share of the rate.
     pub(super) fn acknowledges(
         &self,
         pool: &PacketPool,
@@ -142,14 +140,13 @@ impl Holds {
         flow.zip(ack).is_some_and(|(flow, ack)| before(flow.seen, ack))
     }
 
-    /// For how long the oldest of `member` has been held.
+    /// Time for which the oldest held ACK of `member` has waited. `None` if no ACK may depart.
     pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         Some(self.records.get(flow.first).held(now))
     }
 
-    /// Takes in what goes back. With `open`, an ACK in front of which
-    /// none is held goes on at once.
+    /// Takes in a returning packet. With `open`, an ACK departs at once if its flow has no held ACKs.
     pub(super) fn take_in(
         &mut self,
         cx: &mut Cx<'_>,
@@ -168,7 +165,7 @@ impl Holds {
         let Some(sent) = known.sent else { return Taken::Passed(self.pass(cx, back)) };
         flow.sent = sent;
         if tcp.flags.any(TcpFlags::ACK) && before(sent, tcp.ack) {
-            // RFC 9293, section 3.10.7.4: ignored, and answered with an ACK.
+            // RFC 9293, section 3.10.7.4: the sender ignores it and answers with an ACK.
             self.counts.unsent += 1;
             back.out.push(cx.pool, back.packet);
             return Taken::Passed(0);
@@ -217,7 +214,7 @@ impl Holds {
         alike && tcp.is_bare() && ecn == Ecn::NotEct && !flow.is_extended()
     }
 
-    /// Lets it go on, whatever it is; says what it calls for.
+    /// Sends the packet in any case. Returns the bytes that it requests.
     fn pass(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> u32 {
         let flow = &mut self.flows[back.member.index()];
         let mut cost = 0;
@@ -231,13 +228,14 @@ impl Holds {
         cost
     }
 
-    /// Lets it go on, and before it what is held.
+    /// Sends all held ACKs of the flow, and then the packet.
     fn pass_all(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
         let cost = self.withdraw(cx, back.member, back.out);
         Taken::Passed(cost.saturating_add(self.pass(cx, back)))
     }
 
-    /// `packet` goes on: its fields are made to fit what went before it.
+    /// Sends `packet`. Its window, sequence number and timestamp are adapted to the packets that departed
+    /// before it.
     fn go(&mut self, pool: &mut PacketPool, member: Member, packet: PacketId, out: &mut Fifo) {
         let flow = &mut self.flows[member.index()];
         let it = &mut pool[&packet];
@@ -259,7 +257,8 @@ impl Holds {
         out.push(pool, packet);
     }
 
-    /// An ACK of less than was acknowledged before: it goes on, unless it would release something.
+    /// Handles an old ACK: one below the highest number that arrived. It departs, or is dropped if it would
+    /// acknowledge more than the departed ACKs.
     fn stale(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
         self.counts.stale += 1;
         if before(self.flows[back.member.index()].released, back.tcp.ack) {
@@ -287,12 +286,12 @@ impl Holds {
             return self.pass_all(cx, Back { member, packet, tcp, out });
         }
         let released = flow.released;
-        // Data that says again what is held is no duplicate (RFC 5681, section 2).
+        // Data that repeats a held ACK is no duplicate (RFC 5681, section 2).
         let tells = flow.tells_beside_data(&tcp);
         let field = flow.field(released, &tcp);
         let ack = field.filter(|_| tells).and_then(|_| pure_ack(cx.pool, &packet, &tcp));
         let (Some(window), true) = (field, ack.is_some() || !tells) else {
-            // It cannot be told less: what is held before it goes on with it.
+            // The ACK cannot be cut from the data, so all held ACKs depart before it.
             return self.pass_all(cx, Back { member, packet, tcp, out });
         };
         let flags = flow.flags_of_last(tcp.flags);
@@ -312,7 +311,7 @@ impl Holds {
         self.hold(cx, pure)
     }
 
-    /// Files it behind what is held of its flow.
+    /// Appends the ACK to the held ACKs of its flow.
     fn hold(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
         let (member, tcp) = (back.member, back.tcp);
         // `postack`, R001-17: congestion echoes are kept whole.
@@ -364,8 +363,8 @@ impl Holds {
         self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
     }
 
-    /// Whether a plain ACK can take the place of the newest that is held: there are many, or it says
-    /// the `same`, with another window.
+    /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than
+    /// [`COALESCE_BEYOND`] held ACKs, or the ACK has the `same` number and another window.
     fn takes_the_place(&self, member: Member, same: bool) -> bool {
         let flow = &self.flows[member.index()];
         let last = flow.template != NONE && flow.template == flow.last;
@@ -373,7 +372,9 @@ impl Holds {
             && !self.records.get(flow.last).kind().any(Kind::DUPLICATE)
     }
 
-    /// Source: `postack`, R001-16: that ACKs go on in steps makes up for it.
+    /// Replaces the newest held ACK by `packet`.
+    ///
+    /// Source: `postack`, R001-16: the steps of stretch ACKs make up for merged ACKs.
     fn replace_template(
         &mut self,
         pool: &mut PacketPool,
@@ -391,7 +392,7 @@ impl Holds {
         self.counts.absorbed += 1;
     }
 
-    /// Keeps of the newest pure ACK only a record; a newer one follows, which others are made of.
+    /// Turns the newest plain ACK into a record and releases its buffer. A newer ACK becomes the template.
     fn absorb_template(&mut self, pool: &mut PacketPool, member: Member) {
         let flow = &mut self.flows[member.index()];
         let at = std::mem::replace(&mut flow.template, NONE);
@@ -430,10 +431,12 @@ impl Holds {
     }
 }
 
-/// What is never held, nor is what is before it.
+/// Returns `true` if a packet is never held. The held ACKs of its flow depart before it.
 ///
-/// Source: `postack`, R001-11 (c). Differs: a keep-alive, its answer and a challenge ACK say no more than an
-/// ACK before them; where such a one is held they are held behind it, or it would be told by them.
+/// Source: `postack`, R001-11 (c).
+///
+/// Differs: a keep-alive, its answer and a challenge ACK repeat an earlier ACK. They wait behind the held
+/// ACKs of their flow, since they would reveal their numbers.
 fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
     const NEVER: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::URG;
     tcp.flags.any(NEVER)
@@ -443,14 +446,14 @@ fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
         || flow.window == 0
 }
 
-/// Whether a SACK block is of data beyond what was `sent`, or of none. A sender ignores it, and believes
-/// the rest (RFC 2018, section 5.1, says nothing of it; Linux, `tcp_is_sackblock_valid`, does so).
+/// Returns `true` if a SACK block is empty, or covers data beyond `sent`. A sender ignores it and uses the
+/// other blocks (Linux, `tcp_is_sackblock_valid`; RFC 2018, section 5.1, does not mention this).
 const fn is_false((start, end): (u32, u32), sent: u32) -> bool {
     before(sent, end) || !before(start, end)
 }
 
-/// A pure ACK that says what `data` says; `None` if there is no room. That the sender has slowed down
-/// the data says itself, and a pure ACK is not ECN-capable (RFC 3168, sections 6.1.2 and 6.1.4).
+/// A pure ACK with the acknowledgement of `data`. `None` if no buffer is free. CWR stays with the data, and
+/// a pure ACK is not ECN-capable (RFC 3168, sections 6.1.2 and 6.1.4).
 fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<PacketId> {
     let whole = pool[data];
     let flags = TcpFlags(tcp.flags.0 & !(TcpFlags::PSH | TcpFlags::CWR));

@@ -1,4 +1,4 @@
-//! A time for the oldest ACK of each flow.
+//! Departure times of the oldest held ACK of each flow, and the bounds of holds.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::{Cx, PacketPool, Rate, Time};
 
 use super::hold::Holds;
 
-/// When the oldest ACK of each flow goes on, and when the one before it did.
+/// Scheduled departures of the oldest held ACK of each flow, and of the ACK before it.
 #[derive(Default)]
 pub(super) struct Paced {
     wheel: TimerWheel,
-    /// By member: when its last ACK was to go on, or the next one may.
+    /// By member: scheduled departure of its last ACK, or earliest departure of the next one.
     free: Vec<Time>,
 }
 
 impl Paced {
-    /// When `member` was last served, or may be again.
+    /// Scheduled departure of the last ACK of `member`, or the earliest departure of its next one.
     pub(super) fn free(&mut self, member: Member) -> &mut Time {
         make_room(&mut self.free, member.index(), Time::ZERO);
         &mut self.free[member.index()]
@@ -31,7 +31,7 @@ impl Paced {
         self.wheel.set(member.0, at);
     }
 
-    /// A member whose ACK is due at `now`, and when it was.
+    /// A member whose ACK is due at `now`, and the scheduled time.
     pub(super) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
         self.wheel.pop_next(now).map(|(at, number)| (at, Member(number)))
     }
@@ -46,22 +46,22 @@ impl Paced {
     }
 }
 
-/// Until when no ACK of a flow may be held any longer.
+/// Times at which the longest hold of each flow is checked.
 #[derive(Default)]
 pub(super) struct Bound {
     wheel: TimerWheel,
 }
 
 impl Bound {
-    /// ACKs of `member` are held.
+    /// Checks the held ACKs of `member` after `longest`, unless a check is scheduled.
     pub(super) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
         if self.wheel.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
     }
 
-    /// Looks at `member` after `span`, or later by up to a 64th of it and 2.1 ms: many are so looked at
-    /// together, and who asks each time what else may go on asks rarely.
+    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and 2.1 ms. So
+    /// many flows are checked together, with few timer events.
     fn set(&mut self, member: Member, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
@@ -69,7 +69,7 @@ impl Bound {
         self.wheel.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
     }
 
-    /// A member whose oldest ACK has been held for as long as may be; `policy` is the longest.
+    /// A member whose oldest ACK has reached its longest hold. The limit of the policy is `policy`.
     pub(super) fn overdue(
         &mut self,
         cx: &Cx<'_>,
@@ -97,13 +97,13 @@ impl Bound {
     }
 }
 
-/// How finely ages are known.
+/// Resolution of the age of an ACK.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// Bounds are looked at each `2^21` ns at most: about two milliseconds.
+/// The coarsest grid of checks is `2^21` ns, about two milliseconds.
 const MOST_DIGITS: u32 = 21;
 
-/// How long data of the oldest ACK of `member` takes at `rate`.
+/// Time in which `rate` carries the data that the oldest ACK of `member` requests.
 pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
     rate.time_for(crate::Bytes(cost.into()))
@@ -113,7 +113,7 @@ pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate
 mod tests {
     use super::*;
 
-    /// Kills: looking before the bound is reached, or long after; each flow at a time of its own.
+    /// Kills: a check before the bound, or long after it; a separate time for each flow.
     #[test]
     fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {

@@ -1,12 +1,15 @@
-//! Gates of several aggregates whose data waits in one place: a class of the link, or the link.
+//! Gates of egresses that several aggregates share: a class of the link, or the link.
 //!
-//! An aggregate's own gate sees what waits in the aggregate. What waits behind it, and what all that
-//! send there were called for, is the place's, which has a gate too: while it wants more, the
-//! aggregates that have ACKs for it take turns byte for byte.
+//! The gate of an aggregate sees only the aggregate's backlog. Each egress has a gate too, over its own
+//! backlog and the credit of all aggregates that send to it. While that gate wants more data, the
+//! aggregates with held ACKs take turns byte for byte:
 //!
-//! Source: `postack`, R001-9 P3: a gate for each class, `O_C` and `B_C` of all that is in it. Differs:
-//! the rate of a class is not known; it is taken for the profiles of those who send there together, but
-//! no more than the link or the ceiling of the class allows.
+//! `room = target(min(rate, sum of profiles)) - backlog - credit`.
+//!
+//! Source: `postack`, R001-9 P3: a gate for each class, `O_C` and `B_C` of the whole class.
+//!
+//! Differs: the rate of a class is unknown. The gate takes the sum of the profiles instead, and at most the
+//! rate of the link or the ceiling of the class.
 
 use std::time::Duration;
 
@@ -14,33 +17,33 @@ use super::takers::Takers;
 use crate::packet::{First, Links, Member, make_room};
 use crate::{Bytes, Rate};
 
-/// What waits where packets of an aggregate go next, and may be called for.
+/// State of an egress: its backlog, its rate, and the room for requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ahead {
-    /// Charged bytes of governed flows, of whatever aggregate.
+    /// Charged bytes of ACK-controlled flows of all aggregates.
     pub waiting: Bytes,
-    /// Packets of others wait there as well.
+    /// Packets of other flows wait here too.
     pub others: bool,
-    /// The most that may leave there; `None` if nothing is ever to wait.
+    /// Highest egress rate. `None` if packets never wait there.
     pub rate: Option<Rate>,
-    /// What is asked for there.
+    /// Rates of the aggregates that request data here.
     pub(crate) asked: Asked,
-    /// What may be called for.
+    /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
-    /// How long it may be before somebody looks again.
+    /// Poll interval: the longest time until the gateway looks at the queue again.
     pub grain: Duration,
 }
 
-/// What aggregates whose senders are asked to send to one place may send by their profiles.
+/// Profile rates of the aggregates that request data for one egress.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Asked {
-    /// Bits per second.
+    /// Sum of the rates, in bits per second.
     all: u64,
     takers: Takers,
 }
 
 impl Asked {
-    /// These are asked for, while all may send `most`.
+    /// Aggregates of these rates at an egress of rate `most`.
     #[cfg(test)]
     pub(super) fn of(rates: &[u64], most: u64) -> Self {
         let mut asked = Self::default();
@@ -50,18 +53,20 @@ impl Asked {
         asked
     }
 
-    /// What an aggregate may send of `rate`, if all may send `most`.
+    /// Max-min share of an aggregate of `rate` at an egress of rate `most`. It is `rate` if the egress
+    /// carries all.
     fn part_of(&self, rate: u64, most: u64) -> u64 {
         if self.all <= most { rate } else { rate.min(self.takers.level(most, 1)).max(1) }
     }
 
-    /// One who asked for `rate`, and that was `modest` or not, does so no longer.
+    /// Removes an aggregate of `rate`. `modest` is the result of its [`add`](Self::add).
     fn remove(&mut self, rate: u64, modest: bool) {
         self.all = self.all.saturating_sub(rate);
         self.takers.remove(u32::from(rate > 0), modest.then_some(rate));
     }
 
-    /// One asks for `rate`, while all may send `most`; says whether that is modest.
+    /// Adds an aggregate of `rate` at an egress of rate `most`. Returns `true` if it is satisfied: its
+    /// max-min share exceeds `rate`.
     fn add(&mut self, rate: u64, most: u64) -> bool {
         let mut others = self.takers;
         others.add(u32::from(rate > 0), None);
@@ -73,46 +78,46 @@ impl Asked {
 }
 
 impl Ahead {
-    /// What is left of the `rate` of an aggregate if what is asked for there is cut down to what may leave.
+    /// Max-min share of an aggregate of `rate` at this egress. It is `rate` if the egress carries all.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
         let Some(most) = self.rate else { return rate };
         Rate::from_bps(self.asked.part_of(rate.bps(), most.bps()))
     }
 
-    /// The least of that and what may leave at all.
+    /// The smaller of [`part_of`](Self::part_of) and the egress rate.
     pub(super) fn carries_of(&self, rate: Rate) -> Rate {
         self.rate.map_or(rate, |most| self.part_of(rate).min(most))
     }
 }
 
-/// What the senders of an aggregate were called for.
+/// Requests of an aggregate to its senders.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
-    /// Charged bytes that have not come yet.
+    /// Outstanding credit, in charged bytes.
     pub(super) outstanding: u64,
-    /// Bytes they were called for since last time.
+    /// Bytes requested since the last report.
     pub(super) called: u64,
-    /// Bits per second that they may send; zero if they are not asked to.
+    /// Rate of the aggregate in bits per second. Zero if it requests no data.
     pub(super) rate: u64,
     pub(super) wanted: Wanted,
-    /// More would have been called for, had there been room ahead.
+    /// The aggregate would have requested more if the egress had room.
     pub(super) more: bool,
 }
 
-/// How much a queue should have, and on its way to it.
+/// Measurements that determine the target of a gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// Round trip to the senders, in microseconds, averaged over what they are called for.
+    /// Round trip to the senders in microseconds, averaged over the requested bytes.
     near_us: u64,
-    /// What leave for them was outstanding, in microseconds.
+    /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
-    /// The longest full segment, as charged.
+    /// The longest full segment, in charged bytes.
     segment: u32,
-    /// Flows that have ACKs here.
+    /// Flows with held ACKs here.
     pub(super) waiting: u32,
 }
 
-/// Full segments the queue holds at least, and beyond what is on its way.
+/// Full segments of the least target, and full segments beyond the data of a round trip.
 ///
 /// Source: `postack`, R001-9: `max(2..4 MTU, rate * rtt_near + 2 MTU)`.
 const LEAST: u64 = 3;
@@ -121,28 +126,29 @@ const BEYOND: u64 = 2;
 /// An Ethernet frame, until a longer one is seen.
 const FRAME: u32 = 1_514;
 
-/// The average is over this many bytes.
+/// Requested bytes over which the round trip is averaged.
 const AVERAGED: u64 = 1 << 16;
 
 impl Wanted {
-    /// A full segment is at least so long.
+    /// Notes a segment of `segment` charged bytes.
     pub(super) fn see(&mut self, segment: u32) {
         self.segment = self.segment.max(segment);
     }
 
-    /// Senders that are `near` by were called for `bytes`.
+    /// Notes a request for `bytes` to a sender at a round trip of `near`.
     pub(super) fn called(&mut self, near: Duration, bytes: u32) {
         let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
         self.average(near_us, bytes.into());
     }
 
-    /// Leave was outstanding for `span` on average.
+    /// Notes that credit was outstanding for `span` on average.
     pub(super) fn respond(&mut self, span: Duration) {
         let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
         self.response_us = self.response_us / 2 + span / 2;
     }
 
-    /// How long what is called for is on its way: no longer than its leave lasts.
+    /// Time from a request to its data: at least the round trip. The measured time counts up to the
+    /// lifetime of credit.
     fn on_its_way_us(&self) -> u64 {
         let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
@@ -154,8 +160,8 @@ impl Wanted {
         self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
     }
 
-    /// How much the queue should have, and on its way, if it is emptied at `rate` and looked at once in
-    /// a `grain`.
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. With
+    /// `others`, it has room for a segment of every flow with held ACKs.
     pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: bool) -> u64 {
         let segment = u64::from(self.segment());
         let on_its_way = rate.bytes_in(Duration::from_micros(self.on_its_way_us()) + grain).0;
@@ -168,35 +174,35 @@ impl Wanted {
     }
 }
 
-/// The places in one direction, by number, and the aggregates that send there, by theirs.
+/// The egresses of one direction, and the aggregates that send there.
 #[derive(Default)]
 pub(crate) struct Places {
     places: Vec<Place>,
-    /// Whose turn comes when, in the place they send to.
+    /// Aggregates that wait for room, in the order of their turns at each egress.
     turns: Links,
     senders: Vec<Sender>,
-    /// How many of them wait for room.
+    /// Number of aggregates that wait for room.
     waiting: u32,
 }
 
-/// A place where data of several aggregates waits.
+/// An egress that several aggregates share.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Of all that send here.
+    /// Credit of all its aggregates.
     outstanding: u64,
     asked: Asked,
     wanted: Wanted,
     turns: First,
 }
 
-/// An aggregate that sends to a place.
+/// An aggregate that sends to an egress.
 #[derive(Clone, Copy, Default)]
 struct Sender {
-    /// What it last said.
+    /// Its last report.
     call: Call,
-    /// It asked for no more than its part.
+    /// Its rate was below its max-min share.
     modest: bool,
-    /// Bytes left of its turn; negative if its last ACK was worth more.
+    /// Bytes left of its turn. Negative if its last ACK requested more.
     credit: i64,
 }
 
@@ -212,7 +218,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// A sender says something else than `before`, while all may send `most`.
+    /// Replaces the report of `sender` by `now`. The egress rate is `most`.
     fn update(&mut self, sender: &mut Sender, now: &Call, most: Option<Rate>) {
         let before = &sender.call;
         self.outstanding = self.outstanding - before.outstanding + now.outstanding;
@@ -223,12 +229,12 @@ impl Place {
         self.wanted.average(now.wanted.on_its_way_us(), now.called);
     }
 
-    /// What a turn is worth: two full segments.
+    /// Bytes of a turn: two full segments.
     fn quantum(&self) -> i64 {
         i64::from(self.wanted.segment()) * 2
     }
 
-    /// What may be called for.
+    /// Bytes that may be requested: the target less backlog and credit.
     fn room(&self, ahead: Ahead) -> u64 {
         let Some(most) = ahead.rate else { return u64::MAX };
         let rate = most.min(Rate::from_bps(self.asked.all));
@@ -238,8 +244,8 @@ impl Place {
 }
 
 impl Places {
-    /// The same, with what is asked for at `place`, and what may be called for out of turn: nothing while
-    /// somebody waits for a turn.
+    /// Adds to `ahead` the rates of the aggregates at `place`, and the room for a request out of turn.
+    /// There is no room while an aggregate waits for its turn, and no limit without an egress rate.
     pub(crate) fn complete(&self, place: usize, ahead: Ahead) -> Ahead {
         if ahead.rate.is_none() {
             return Ahead { room: Bytes(u64::MAX), ..ahead };
@@ -249,12 +255,12 @@ impl Places {
         Ahead { asked: place.asked, room: Bytes(room), ..ahead }
     }
 
-    /// Whether somebody waits for a turn, wherever.
+    /// Returns `true` if an aggregate waits for room at any egress.
     pub(crate) const fn is_waited_for(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Takes note of what aggregate `number`, which sends to `place`, says; all may send `most` there.
+    /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
         let member = Member(number);
         make_room(&mut self.places, place, Place::default());
@@ -277,7 +283,7 @@ impl Places {
         sender.call = call;
     }
 
-    /// Whose turn it is at `place`, and what it may call for; nobody's while there is no room.
+    /// The aggregate whose turn it is at `place`, and the bytes that it may request. `None` without room.
     pub(crate) fn turn(
         &mut self,
         place: usize,
@@ -308,7 +314,7 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// A sender that would call for more, and has called for so much more since last time.
+    /// Report of an aggregate that has requested `called` bytes and would request more.
     fn more(called: u64) -> Call {
         let wanted = Wanted { near_us: 3_000, ..Wanted::default() };
         Call { called, rate: 10_000_000, wanted, more: true, ..Call::default() }
@@ -318,7 +324,7 @@ mod tests {
         Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
     }
 
-    /// Kills: an ACK a turn; turns that are not ended; what was beyond a turn forgotten.
+    /// Kills: one ACK a turn; turns that do not end; a forgotten excess of a turn.
     #[test]
     fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
         let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);
@@ -337,12 +343,13 @@ mod tests {
         assert!(most - least <= 2 * 6_056, "{called:?}");
     }
 
-    /// Kills: room for who has not waited; calls of others not counted; those of before counted.
+    /// Kills: room for an aggregate that has not waited; uncounted requests of others; earlier reports that
+    /// still count.
     #[test]
     fn room_is_what_nobody_has_called_for_and_is_for_those_who_wait() {
         let mut places = Places::default();
         let room = |places: &Places, waiting| places.complete(0, behind(waiting)).room.0;
-        // 3 full segments, or what 10 Mbit/s carry in the 3 ms of those who were called and 2 more.
+        // Three full segments; or two, and 3 ms at 10 Mbit/s (the round trip of the senders).
         assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
         let idle = Call { more: false, ..more(1 << 20) };
         places.note(0, 1, Call { outstanding: 700, ..idle }, MOST);
@@ -361,8 +368,8 @@ mod tests {
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
     }
 
-    /// Kills: all cut down alike, so that who asks for little gets less than an equal part; who is gone, or
-    /// asks for less than before, still counted.
+    /// Kills: an equal reduction of all rates, which puts small ones below an equal share.
+    /// Kills: a removed aggregate, or its former larger rate, that still counts.
     #[test]
     fn what_is_asked_for_together_is_cut_down_to_what_may_leave_from_the_largest_down() {
         let mut places = Places::default();

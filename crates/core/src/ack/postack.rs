@@ -1,25 +1,27 @@
-//! PostACK: an ACK waits in place of the data it calls for, so that the data need not wait.
+//! PostACK: an ACK waits in place of the data that it requests, so that the data need not wait.
 //!
-//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9. Differs: P1 and P2 have
-//! the drain factor that P1 needs. The options of R001-14 are absent: a faster release after a loss, and
-//! priority of retransmitted data, did harm. PreAck (R001-21) exists only for relays in the simulator: an ACK of data
-//! that no receiver has breaks a promise of TCP (RFC 3135, section 4.1).
+//! Source: `postack`, section 5 (R001-7 to R001-22), with the three rules of R001-9.
 //!
-//! A sender without another limit would have its ACKs held up to the bound, and then its data would wait. So
-//! its window is reduced, if its scale is known, until ACKs are held for half of the bound. The window holds
-//! the flow's fair share, and at least four segments, as a loss then leaves three duplicates (RFC 5681,
-//! section 3.2). It begins with an equal share of a round trip, or with 64 KiB if this is more. It grows by
-//! an eighth of the acknowledged bytes, so little data is uncalled. An advertised window is never taken back:
-//! a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with each loss of its
-//! management connections, so windows follow it over the bound. Otherwise they would shrink faster than ACKs
-//! depart, and some 4 % of the rate would be unused.
+//! Differs: P1 and P2 have the drain factor that P1 needs. The options of R001-14 are absent: a faster
+//! release after a loss, and priority of retransmitted data, did harm. PreAck (R001-21) exists only for
+//! relays in the simulator: an ACK of data that no receiver has breaks a promise of TCP (RFC 3135, section
+//! 4.1).
 //!
-//! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So of the ACKs of a
-//! flow that are overdue (R001-11 (b)) one departs, and the next after `min(cost / share, more)`: the time that
-//! its data takes at the flow's share, and at most the growth of a hold that the sender's timer allows. If all
-//! departed together, their data would wait behind all that passed before, and no ACK would restart the timer
-//! meanwhile. A queue for each flow separates them likewise. So does that of an upload, whose ACKs are therefore
-//! not separated.
+//! A sender without another limit would have its ACKs held up to the bound, and then its data would wait.
+//! So its window is reduced, if its scale is known, until ACKs are held for half of the bound. The window
+//! holds the flow's fair share, and at least four segments, as a loss then leaves three duplicates (RFC
+//! 5681, section 3.2). It begins with an equal share of a round trip, or with 64 KiB if this is more. It
+//! grows by an eighth of the acknowledged bytes, so little data is uncalled. An advertised window is never
+//! taken back: a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with
+//! each loss of its management connections, so windows follow it over the bound. Otherwise they would
+//! shrink faster than ACKs depart, and some 4 % of the rate would be unused.
+//!
+//! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So the overdue
+//! ACKs of a flow (R001-11 (b)) depart one by one, with a pause of `min(cost / share, more)`. The first
+//! term is the time that the data takes at the flow's share. The second is the growth of a hold that the
+//! sender's timer allows. If all departed together, their data would wait behind all that passed before,
+//! and no ACK would restart the timer meanwhile. A queue for each flow separates them likewise. So does
+//! that of an upload, whose ACKs are therefore not separated.
 
 mod rules;
 
@@ -38,29 +40,28 @@ use crate::packet::{Fifo, Member, Packet, TcpSegment};
 use crate::{Bytes, Cx, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
-/// When ACKs go on.
+/// Parameters of `postack`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What decides when the next goes on.
+    /// Rule that releases the next ACK.
     pub release: Release,
-    /// The longest an ACK may be held. Windows that would have them held for more than half of that
-    /// are made smaller.
+    /// Longest hold of an ACK. Windows that would cause holds of more than half of it are reduced.
     #[serde(with = "units::duration")]
     pub max_hold: Duration,
-    /// Before or behind the bottleneck.
+    /// Side of the bottleneck on which the gateway is.
     pub placement: Placement,
 }
 
-/// The rules by which ACKs go on (`postack`, R001-9).
+/// Release rules (`postack`, R001-9).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
-    /// P1: at the rate of their flow.
+    /// P1: ACKs depart at the rate of their flow.
     Bucket,
-    /// P2: as much later as their data would have left a queue for each flow.
+    /// P2: an ACK is held for as long as its data would have waited in a queue of its flow.
     VirtualQueue,
-    /// P3: when the queue of the class wants more.
+    /// P3: ACKs depart while the queue of the class wants more data.
     #[default]
     Gate,
 }
@@ -71,10 +72,10 @@ impl Default for Config {
     }
 }
 
-/// Half of it makes up for a loss on ways of up to as long a round trip: the window is halved.
+/// Half of it bridges the halved window after a loss, on paths whose round trip is at most as long.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
-/// A window may begin with as much as a SYN can offer, whatever its part.
+/// The least first window: the most that a SYN can offer.
 ///
 /// Source: RFC 7323, section 2.2.
 const FIRST_WINDOW: Bytes = Bytes(65_535);
@@ -97,7 +98,7 @@ impl Config {
     }
 }
 
-/// The held ACKs of an aggregate, and when they go on.
+/// The held ACKs of an aggregate, and their release.
 pub(super) struct PostAck {
     config: Config,
     holds: Holds,
@@ -105,18 +106,19 @@ pub(super) struct PostAck {
     bound: Bound,
     uncalled: Uncalled,
     rule: Rule,
-    /// As it was when last looked at.
+    /// State of the aggregate at the last `serve`.
     queue: Queue,
 }
 
 impl PostAck {
-    /// Whether `member` would send more if it might: its ACKs are held for long, or its window is short.
+    /// Returns `true` if `member` would send more: its ACKs are held for long, or it fills a reduced
+    /// window.
     fn is_pressed(&mut self, member: Member) -> bool {
         self.holds.flow(member).is_pressed(self.config.max_hold / 4)
     }
 
-    /// The window with which ACKs of `member` are held for half of the bound, as far as it has grown with `tcp`;
-    /// none if it is not known how long its way is.
+    /// Window with which ACKs of `member` are held for half of the bound, as far as it has grown with
+    /// `tcp`. `None` if a round trip, or the highest sequence number, is unknown.
     fn window(&mut self, member: Member, known: &Known, tcp: &TcpSegment) -> Option<Bytes> {
         let way = known.near? + known.far?;
         let flow = self.holds.flow(member);
@@ -129,7 +131,7 @@ impl PostAck {
         Some(most.min(grown.max(first)).max(least))
     }
 
-    /// Lets go what has been held for as long as may be: of each flow no more than its share, as far as the
+    /// Releases ACKs that have reached their bound. Each flow releases its share at most, as far as the
     /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
@@ -143,8 +145,9 @@ impl PostAck {
         }
     }
 
-    /// How long the next ACK of `member` may be held after one for `cost` bytes that departed at its bound, and
-    /// `before` which this number had departed. Zero if the sender's timer runs on, or data waits here.
+    /// Longest hold of the next ACK of `member`, after an ACK for `cost` bytes departed at its bound.
+    /// Before that ACK, `before` was the highest departed number. Zero if the ACK did not restart the
+    /// sender's timer, or if data waits here.
     fn pause(&mut self, now: Time, member: Member, before: u32, cost: u32) -> Duration {
         let flow = self.holds.flow(member);
         if !self.queue.passes || flow.departed() == before {
@@ -374,12 +377,12 @@ mod tests {
     use crate::Rate;
     use crate::packet::TcpFlags;
 
-    /// Where the segments of `member` end.
+    /// Sequence number after `segments` segments of `member`.
     fn end(member: u32, segments: u32) -> u32 {
         (member << 24) + segments * MSS
     }
 
-    /// Of `member`, ACKs of so many `segments` are held.
+    /// Holds ACKs of `segments` segments of `member`.
     fn hold(bench: &mut Bench, member: u32, segments: u32) {
         bench.fill(US(0), true);
         (0..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
@@ -387,7 +390,7 @@ mod tests {
         (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(member, n)).is_empty()));
     }
 
-    /// Kills: leave that is counted for who has sent its last, so that others wait for it to run out.
+    /// Kills: credit for a sender that has sent FIN, so that other flows wait until it expires.
     #[test]
     fn what_nobody_will_send_is_not_waited_for() {
         for ends in [false, true] {
@@ -402,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Kills: ACKs held in place of data when there is none left; those that TCR paces let go with them.
+    /// Kills: ACKs held in place of data although none is left; paced ACKs of TCR that depart too.
     #[test]
     fn acks_of_who_has_sent_its_last_go_on_at_once_but_those_that_are_paced() {
         for (spec, goes) in [("'postack'", true), ("'tcr'", false)] {
@@ -415,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Kills: leave for all that is held of a connection that was reset, so that others wait for it to run out.
+    /// Kills: credit for all held ACKs of a reset connection, so that other flows wait until it expires.
     #[test]
     fn nobody_waits_for_data_of_a_connection_that_was_reset() {
         let mut bench = Bench::new("'postack'", 10);
@@ -427,8 +430,9 @@ mod tests {
         assert_eq!([of(0), of(1)], [21, 3]);
     }
 
-    /// Kills: leave for an answer waited for as for other data; none for it, whatever the rate carries, so that all
-    /// that is held goes at once; what the profile carries, and not what may leave behind it.
+    /// Kills: credit for application-limited flows as for other flows; the rate of the profile instead of
+    /// the egress.
+    /// Kills: no credit for them at any rate, so that all held ACKs depart at once.
     #[test]
     fn who_answers_a_request_is_waited_for_only_where_the_rate_carries_no_more() {
         for profile in [10, 1_000] {
@@ -449,19 +453,20 @@ mod tests {
         bench.fill(later, true);
         (2..=43).for_each(|n| bench.data(later, 0, end(0, n)));
         (2..=40).for_each(|n| assert!(bench.ack(later, 0, end(0, n)).is_empty()));
-        // What 10 Mbit/s carry in 20 ms, and three segments.
+        // 20 ms at 10 Mbit/s, and three segments.
         let went = bench.fill(later, false).len();
         assert!((20..=21).contains(&went), "{profile}: {went}");
         assert!(bench.run_until(Time::from_millis(305)).len() >= 3);
     }
 
-    /// Kills: a window of what may leave now; one that never follows.
+    /// Kills: a window by the current egress rate; a window that never follows that rate.
     #[test]
     fn no_sender_stops_when_what_may_leave_falls_and_its_window_follows() {
         let mut bench = Bench::new("'postack'", 100);
         bench.queue.ahead.asked = Asked::of(&[100_000_000], 10_000_000);
         let mut acked = 0;
-        // The edge of the window after ACKs of two segments each 5 ms, so many times, while so much may leave.
+        // Right edge of the window after `times` ACKs of two segments every 5 ms, at an egress rate of
+        // `mbps`.
         let mut go = |mbps, times: u32| {
             bench.queue.ahead.rate = Some(Rate::from_mbps(mbps));
             let mut edge = 0;
@@ -476,7 +481,7 @@ mod tests {
             (edge, edge - acked * MSS)
         };
         let (before, window) = go(10, 2_000);
-        // What 10 Mbit/s carry in 550.2 ms.
+        // 550.2 ms at 10 Mbit/s.
         assert!(window.abs_diff(687_750) < 2_000, "{window}");
         let (after, _) = go(5, 10);
         assert!(after > before + 5 * MSS, "{before} to {after}");
@@ -484,7 +489,7 @@ mod tests {
         assert!(window.abs_diff(343_875) < 5_000, "{window}");
     }
 
-    /// Kills: an ACK that calls for nothing told in steps, each of which takes a buffer.
+    /// Kills: steps of an ACK that requests nothing, with a buffer for each step.
     #[test]
     fn an_ack_with_which_the_window_does_not_move_goes_on_as_it_came() {
         for (kbps, acks) in [(100, 1), (10_000, 19)] {

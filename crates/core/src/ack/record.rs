@@ -13,7 +13,7 @@ pub(super) struct Records {
     in_use: u32,
 }
 
-/// An ACK that is held.
+/// A held ACK.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Record {
     /// Acknowledgement number. If the packet is kept, the number of the packet.
@@ -23,13 +23,13 @@ pub(super) struct Record {
     /// Newly reported bytes beyond the acknowledgement number, by SACK blocks or as a duplicate.
     pub(super) news: u32,
     pub(super) window: u16,
-    /// When it arrived, in [`ticks`].
+    /// Time of its arrival, in [`ticks`].
     at: u16,
-    /// Number of the next of its flow, and what kind it is in the highest bits.
+    /// Index of the flow's next record. The highest bits are the kind.
     link: u32,
 }
 
-/// What a record stands for.
+/// Kind of a record, as bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Kind(pub(super) u32);
 
@@ -79,14 +79,14 @@ impl Record {
         self.link = (self.link & !NONE) | next;
     }
 
-    /// How long it has been held, to about a millisecond and up to a minute.
+    /// Time since its arrival, with a resolution of about a millisecond, and up to a minute.
     pub(super) fn held(&self, now: Time) -> Duration {
         Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.at)) << TICK_BITS)
     }
 }
 
 impl Records {
-    /// Files `record`; `None` if there is no room.
+    /// Stores `record`. `None` if there is no room.
     pub(super) fn insert(&mut self, record: Record) -> Option<u32> {
         if self.in_use == MOST {
             return None;
@@ -104,7 +104,7 @@ impl Records {
         Some(number)
     }
 
-    /// Takes a record out of the store.
+    /// Removes a record from the store.
     pub(super) fn remove(&mut self, number: u32) -> Record {
         let record = self.list[slot(number)];
         self.list[slot(number)].set_next(self.free);

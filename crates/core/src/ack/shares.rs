@@ -7,26 +7,27 @@ use crate::packet::{Member, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
-/// The rates of the flows of an aggregate: by weight, among those that were active lately.
+/// Shares of the active flows of an aggregate in its rate, by weight.
 ///
 /// Source: `postack`, section 2 (`r_i`: share of the class over the number of active flows).
-/// Differs: a flow is active if it sent within this interval or the one before, so that no timer is
-/// needed for any; and beside the part that each has ([`of`](Self::of)) there is the most that it may
-/// have ([`most`](Self::most)), for what others do not take is left to who takes more.
+///
+/// Differs: a flow is active if it was seen in this interval or the one before, so no flow needs a timer.
+/// Besides the share by weight ([`of`](Self::of)) there is the max-min share ([`most`](Self::most)):
+/// satisfied flows leave rate to backlogged flows.
 pub(super) struct Shares {
     rate: Rate,
-    /// What of it may leave behind the aggregate.
+    /// Part of the rate that the egress carries.
     leaves: Rate,
     /// By member.
     seen: Vec<Seen>,
-    /// Which interval it is, and how long each is.
+    /// Number of the current interval, and the length of each in microseconds.
     interval: u32,
     span_us: u64,
-    /// Those seen in this interval, and in the one before.
+    /// Flows seen in this interval, and in the one before.
     now: Takers,
     before: Takers,
     others: Others,
-    /// When it was last looked how fast what waits next may leave, and how fast that is on average.
+    /// Time of the last update of the egress rate, and its smoothed value.
     ahead: Option<(Time, Rate)>,
 }
 
@@ -35,13 +36,13 @@ pub(super) struct Shares {
 struct Seen {
     interval: u32,
     weight: u32,
-    /// Charged bytes that came in that interval.
+    /// Charged bytes that arrived in that interval.
     came: u32,
     /// Backlog of the flow at the arrival of its newest data, in bytes.
     waits: u32,
-    /// It would have sent more in that interval, or that was much.
+    /// The flow would have sent more in that interval, or it sent much.
     greedy: bool,
-    /// The same of the interval before that, in which it had this weight; zero if it was not seen then.
+    /// Values of the preceding interval. The weight is zero if the flow was not seen then.
     weight_before: u32,
     came_before: u32,
     greedy_before: bool,
@@ -62,17 +63,17 @@ impl Default for Seen {
     }
 }
 
-/// What packets of others take of the rate.
+/// Rate of packets without ACK control.
 #[derive(Default)]
 struct Others {
-    /// When their bytes were last looked at, and how many had left by then.
+    /// Time of the last update, and the bytes that had departed by then.
     looked: (Time, Bytes),
-    /// Bits per second between the last two looks, and between the two before.
+    /// Bits per second between the last two updates, and between the two before.
     now: u64,
     before: u64,
 }
 
-/// The longest over which anything is followed, in nanoseconds.
+/// The longest smoothing time, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
 
 /// Backlog that is never drained: three full frames. `FLOOR` is the least part of its share that a drained
@@ -85,11 +86,11 @@ const FLOOR: u64 = 307;
 /// of `sim/tests/postack.rs`.
 const SLIGHTLY: u64 = 41;
 
-/// A few round trips of most flows.
+/// Least length of an interval: a few round trips of most flows.
 pub(super) const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
-    /// Of flows of which something comes at least once in `span`.
+    /// Shares in `rate`. An interval lasts for `span`, and at least for [`INTERVAL`].
     pub(super) fn new(rate: Rate, span: Duration) -> Self {
         Self {
             rate,
@@ -108,17 +109,17 @@ impl Shares {
         (self.rate, self.leaves) = (rate, rate);
     }
 
-    /// The rate of all.
+    /// Rate of the aggregate.
     pub(super) const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Of the rate only so much may leave behind the aggregate.
+    /// Sets the part of the rate that the egress carries.
     pub(super) const fn leaves(&mut self, rate: Rate) {
         self.leaves = rate;
     }
 
-    /// `member` is active at `now`.
+    /// Marks `member` as active at `now`. `None` keeps its weight.
     pub(super) fn note(&mut self, now: Time, member: Member, weight: Option<u32>) {
         self.advance(now);
         make_room(&mut self.seen, member.index(), Seen::default());
@@ -145,7 +146,7 @@ impl Shares {
         self.seen[slot(member.0)] = seen;
     }
 
-    /// Forgets `member`, whose number another may have next. Its part is left to the others from now on.
+    /// Forgets `member`, whose index another flow may get next. The other flows get its share at once.
     pub(super) fn leave(&mut self, member: Member) {
         let Some(seen) = self.seen.get_mut(member.index()).map(std::mem::take) else { return };
         if seen.interval == 0 {
@@ -164,8 +165,8 @@ impl Shares {
         }
     }
 
-    /// Of `member`, which is active, so many bytes of data came, as charged; it would send more if it might if
-    /// it is `pressed`. So would who takes more than half of what it might.
+    /// Counts `bytes` of arrived data of the active flow `member`, as charged. The flow is backlogged if it
+    /// is `pressed`, or if it sends more than half of its max-min share.
     pub(super) fn came(&mut self, member: Member, bytes: u32, pressed: bool) {
         let Some(seen) = self.seen.get(member.index()).copied() else { return };
         if seen.greedy || (bytes == 0 && !pressed) {
@@ -201,12 +202,12 @@ impl Shares {
         Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
 
-    /// What `seen` takes in this interval, unless it is greedy.
+    /// Rate of `seen` in this interval. `None` if it is backlogged.
     fn modest(&self, seen: &Seen) -> Option<u64> {
         if seen.greedy { None } else { Some(self.in_interval(seen.came)) }
     }
 
-    /// So many bytes in an interval, in bits per second.
+    /// Rate of `bytes` in an interval, in bits per second.
     fn in_interval(&self, bytes: u32) -> u64 {
         u64::from(bytes) * 8_000_000 / self.span_us
     }
@@ -216,12 +217,12 @@ impl Shares {
         self.seen.get(member.index()).map_or(1, |seen| seen.weight)
     }
 
-    /// The part of `member` in the rate, if all active flows have one: never zero.
+    /// Share of `member` in the rate by weight, among all active flows: never zero.
     pub(super) fn of(&self, member: Member) -> Rate {
         self.part(self.rate.bps(), member)
     }
 
-    /// What `member` may have of what leaves, as others leave it: never zero.
+    /// Max-min share of `member` in the egress rate, less the packets without ACK control: never zero.
     pub(super) fn most(&self, member: Member) -> Rate {
         self.level(self.weight(member))
     }
@@ -234,8 +235,8 @@ impl Shares {
         Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
     }
 
-    /// The part of `member` in what leaves and others do not take, if all active flows have one, and it itself even if
-    /// nothing of it was seen yet: never zero.
+    /// Share of `member` by weight in the egress rate, less the packets without ACK control: never zero. A
+    /// flow that has not been seen yet counts as active.
     pub(super) fn equal(&self, member: Member) -> Rate {
         self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }
@@ -248,15 +249,16 @@ impl Shares {
         Rate::from_bps(part(rate, weight, all).max(1))
     }
 
-    /// What a flow of this `weight` may have of what leaves.
+    /// Max-min share of a flow with weight `weight`.
     fn level(&self, weight: u32) -> Rate {
         let left = self.leaves.bps().saturating_sub(self.taken());
         let level = self.now.level(left, weight).min(self.before.level(left, weight));
         Rate::from_bps(level.max(1))
     }
 
-    /// What waits next may leave at `rate`, if it ever waits: that is followed over about `span` where it
-    /// falls, and over an eighth of that where it rises. After as long without a look it is what it is.
+    /// Updates the smoothed egress rate. `None` if packets never wait there. A falling rate is followed
+    /// over about `span`, a rising one over an eighth of that. After a longer gap, `rate` replaces the
+    /// average.
     pub(super) fn note_ahead(&mut self, now: Time, rate: Option<Rate>, span: Duration) {
         self.ahead = rate.map(|rate| {
             let (at, before) = self.ahead.unwrap_or((now, rate));
@@ -269,12 +271,12 @@ impl Shares {
         });
     }
 
-    /// How fast what waits next may leave, averaged over some time.
+    /// Smoothed egress rate. `None` if packets never wait there.
     pub(super) fn ahead(&self) -> Option<Rate> {
         self.ahead.map(|(_, rate)| rate)
     }
 
-    /// By `now` so many bytes of others `left`.
+    /// Notes that other flows had sent `left` bytes in all by `now`.
     pub(super) fn note_others(&mut self, now: Time, left: Bytes) {
         let Others { looked: (at, before), .. } = self.others;
         let time = now.since(at);
@@ -285,14 +287,13 @@ impl Shares {
         }
     }
 
-    /// What others take, in bits per second: for two intervals at least, for what comes and goes faster is no
-    /// reason.
+    /// Rate of other flows in bits per second: the smaller of two updates, so a short burst has no effect.
     fn taken(&self) -> u64 {
         self.others.now.min(self.others.before)
     }
 
     fn advance(&mut self, now: Time) {
-        // Begins with 1: zero is never.
+        // Numbers begin with 1: zero stands for never.
         let interval = now.nanos() / (self.span_us * 1_000) + 1;
         let interval = u32::try_from(interval).unwrap_or(u32::MAX);
         if interval > self.interval {
@@ -313,10 +314,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Members that left are as if they had never been there.
+        /// Removed members have no effect on the shares.
         ///
-        /// Kills: a part kept in this interval, in the one before, or in both; a part taken away twice; the bytes of the
-        /// member kept in the sum of the modest.
+        /// Kills: a share kept in this interval, in the one before, or in both; a share removed twice.
+        /// Kills: bytes of a removed member kept in the sum of satisfied flows.
         #[test]
         fn who_leaves_leaves_its_part_to_the_others_at_once(
             steps in prop::collection::vec((0u64..150, 0u32..3, 1u32..4, 0u8..4), 1..60),
@@ -349,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Kills: a burst of others that counts; what they took long ago.
+    /// Kills: a short burst of other flows that counts; their rate of long ago.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -368,8 +369,8 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
-    /// Kills: what is now in place of the average; one that never gets there, or rises as slowly as it falls;
-    /// a clock that steps back.
+    /// Kills: the current rate in place of the average; an average that does not converge.
+    /// Kills: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -392,8 +393,8 @@ mod tests {
         assert_eq!(shares.ahead(), None);
     }
 
-    /// Shares of 12 Mbit/s after so many intervals, in each of which so many bytes of each of two flows came, one of
-    /// which, or both, would send more.
+    /// Shares of 12 Mbit/s after `intervals`. In each, `came` bytes of two flows arrive. A `pressed` flow
+    /// would send more.
     fn shared(intervals: u64, came: [u32; 2], pressed: [bool; 2]) -> Shares {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
         for ms in (0..intervals).map(|n| 400 * n) {
@@ -406,8 +407,9 @@ mod tests {
         shares
     }
 
-    /// Kills: parts of all of the rate for each of those that begin; parts of the rate for who does not take them; who is kept from taking it, or takes much, held for
-    /// modest; what came counted for longer than it is true; sums too large for what they are in.
+    /// Kills: the whole rate as the share of a new flow; a share for a flow that does not use it.
+    /// Kills: a limited or large flow that counts as satisfied; bytes that count for too long; sums that
+    /// overflow.
     #[test]
     fn who_would_send_more_may_have_what_the_others_leave() {
         let most = |shares: &Shares, member| shares.most(Member(member)).bps() / 1_000;
@@ -431,7 +433,7 @@ mod tests {
         );
     }
 
-    /// Kills: who has just come held for the one that had its number.
+    /// Kills: a new flow with the state of an earlier one of its index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -445,7 +447,7 @@ mod tests {
         assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
     }
 
-    /// Kills: a flow taken out of an interval that it is not in.
+    /// Kills: a flow removed from an interval in which it was not seen.
     #[test]
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);

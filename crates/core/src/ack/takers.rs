@@ -1,17 +1,20 @@
-//! Who takes parts of a rate, and how much of it each may have.
+//! Max-min fair shares of a rate, by weight:
+//!
+//! `share = max(w * rate / W, w * (rate - satisfied) / (W - W_satisfied))`.
 
-/// Takers of a rate, by weight: who takes less than its part is modest, and leaves the others more (max-min
-/// fairness). Who is modest is said by each when it is heard, so that nobody looks at all of them.
+/// Flows or aggregates that share a rate. A satisfied (`modest`) flow takes less than its share, so the
+/// others get more (max-min fairness). Each flow reports whether it is satisfied. So no share needs a loop
+/// over all flows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Takers {
     weight: u64,
-    /// Bits per second that the modest take, and their weight.
+    /// Bits per second that satisfied flows take, and the weight of these flows.
     modest: u64,
     modest_weight: u64,
 }
 
 impl Takers {
-    /// One of this `weight`, and what it takes if it is modest.
+    /// Adds a flow of this `weight`. A satisfied flow takes the rate `modest`.
     pub(super) fn add(&mut self, weight: u32, modest: Option<u64>) {
         self.weight += u64::from(weight);
         if let Some(takes) = modest {
@@ -20,7 +23,7 @@ impl Takers {
         }
     }
 
-    /// One that was added like this is none any more.
+    /// Removes a flow that was added with the same values.
     pub(super) fn remove(&mut self, weight: u32, modest: Option<u64>) {
         self.weight -= u64::from(weight);
         if let Some(takes) = modest {
@@ -34,8 +37,8 @@ impl Takers {
         self.weight
     }
 
-    /// The most that one of this `weight` may have of `rate`: its part of what the modest leave, and never less
-    /// than its part of all.
+    /// Max-min share of a flow of this `weight` in `rate`. It is its part of the rate without satisfied
+    /// flows, and at least its part of the whole rate.
     pub(super) fn level(&self, rate: u64, weight: u32) -> u64 {
         let left = rate.saturating_sub(self.modest);
         let of_left = part(left, weight, self.weight - self.modest_weight);
@@ -43,7 +46,7 @@ impl Takers {
     }
 }
 
-/// What one of this `weight` has of `rate`, if those that share it have the weight `all`.
+/// `rate * weight / all`, rounded down.
 pub(super) fn part(rate: u64, weight: u32, all: u64) -> u64 {
     let weight = u64::from(weight);
     let part = u128::from(rate) * u128::from(weight) / u128::from(all.max(weight).max(1));
@@ -54,8 +57,9 @@ pub(super) fn part(rate: u64, weight: u32, all: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Kills: parts of what the modest take besides; less than an equal part, if all are modest or what they
-    /// take is no more; one that is gone still counted; parts of less than a bit per second for each of a weight.
+    /// Kills: shares in the rate of satisfied flows; less than an equal share, if all are satisfied or the
+    /// rate falls.
+    /// Kills: a removed flow that still counts; a share that is rounded down for each unit of weight.
     #[test]
     fn who_takes_more_than_its_part_has_what_the_modest_leave() {
         let mut takers = Takers::default();

@@ -1,9 +1,10 @@
-//! TCP rate control: each sender's window is what its rate needs, and its ACKs are paced.
+//! TCP rate control (TCR): each sender's window is `rate * RTT`, and its ACKs are paced.
 //!
-//! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216. Differs: where the SYNs were not
-//! seen, or the window is less than its scale can say, ACKs are paced only (R001-1, R001-3); the
-//! window of a SYN is left alone: its right edge stays until ACKs have caught up with it; a SYN that opens a
-//! download asks for segments as large as it likes, for it passes before it is known whose ACKs follow.
+//! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216.
+//!
+//! Differs: without observed SYNs, or with a window below the step of its scale, ACKs are only paced
+//! (R001-1, R001-3). The window of a SYN is not changed: its right edge stays until ACKs have caught up
+//! with it. A SYN that opens a download keeps its segment size, as it passes before its policy is known.
 
 use std::time::Duration;
 
@@ -18,16 +19,16 @@ use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time};
 
-/// Where data waits.
+/// Parameters of `tcr`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Before or behind the bottleneck.
+    /// Side of the bottleneck on which the gateway is.
     pub placement: Placement,
-    /// Largest segments that senders are asked for, in bytes as the option of a SYN counts them; `None` for what their
-    /// receivers ask for.
+    /// Largest segments that SYNs ask for, in bytes of the MSS option. `None` keeps the option.
     ///
-    /// Source: `postack`, R001-6 (below some 10 kbit/s); RFC 9293, section 3.7.1 (without the option senders take 536).
+    /// Source: `postack`, R001-6 (below some 10 kbit/s); RFC 9293, section 3.7.1 (without the option
+    /// senders take 536).
     #[serde(deserialize_with = "segment_size")]
     pub mss: Option<u16>,
 }
@@ -45,7 +46,7 @@ impl Config {
     }
 }
 
-/// The least that leaves room for options, as of the senders here.
+/// The least `mss` with room for TCP options.
 const LEAST_MSS: u16 = 88;
 
 fn segment_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
@@ -55,7 +56,7 @@ fn segment_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Er
     mss.map(Some).ok_or_else(wrong)
 }
 
-/// Windows and paces of an aggregate.
+/// The TCR of an aggregate.
 pub(super) struct Tcr {
     placement: Placement,
     mss: Option<u16>,
@@ -108,7 +109,8 @@ impl Tcr {
         self.shares.of(member)
     }
 
-    /// Holds ACKs of `member` until its rate has carried the data called for before.
+    /// Schedules the held ACKs of `member` for the time at which its rate has carried the data requested
+    /// before.
     fn wait(&mut self, now: Time, member: Member) {
         if !self.pace.is_set(member) && self.holds.held(member) > 0 {
             let at = *self.pace.free(member);
@@ -116,7 +118,7 @@ impl Tcr {
         }
     }
 
-    /// An ACK that calls for `cost` bytes went on, as it was to at `at`.
+    /// Charges an ACK for `cost` bytes whose departure was scheduled at `at`.
     fn gone(&mut self, at: Time, member: Member, cost: u32) {
         let takes = self.rate(member).time_for(Bytes(u64::from(cost)));
         let free = self.pace.free(member);
@@ -235,7 +237,8 @@ mod tests {
     use super::super::testing::{Bench, FRAME, MSS, US, plain};
     use super::*;
 
-    /// When the second ACK of member 0 goes on, of which each calls for two segments; 10 Mbit/s after `before`.
+    /// Departure of the second ACK of member 0, at 10 Mbit/s and after `before`. Each ACK requests two
+    /// segments.
     fn second(before: impl Fn(&mut Bench)) -> Time {
         let mut bench = Bench::new("'tcr'", 10);
         before(&mut bench);
@@ -247,12 +250,12 @@ mod tests {
         bench.run_until(US(1_000_000))[0].0
     }
 
-    /// When it goes on if all of the rate is for it.
+    /// The same departure if member 0 has the whole rate.
     fn alone() -> Time {
         US(1) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME)))
     }
 
-    /// Kills: parts of the rate for connections that have ended, by FIN or by RST; for such as send their FIN again.
+    /// Kills: a share of the rate for a connection that ended by FIN or RST, or that repeats its FIN.
     #[test]
     fn connections_that_have_ended_have_no_part_of_the_rate() {
         assert_eq!(second(|_| {}), alone());
@@ -276,8 +279,8 @@ mod tests {
         assert!(ended(0, 0) > US(100_000), "they may send more");
     }
 
-    /// Kills: a first window of two segments, where many share the rate; one that stays; one that the
-    /// next connection on its ports does not get.
+    /// Kills: a first window of two segments while many flows share the rate; a first window that stays.
+    /// Kills: no first window for the next connection on the same ports.
     #[test]
     fn the_first_window_has_room_for_the_first_flight() {
         let mut bench = Bench::new("'tcr'", 10);
@@ -303,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Kills: a part of the rate for each connection that a port had before.
+    /// Kills: a share of the rate for each earlier connection on the same ports.
     #[test]
     fn a_port_that_is_used_again_has_one_part_of_the_rate() {
         let used = second(|bench| {

@@ -16,7 +16,7 @@ struct File {
     signal: AckSpec,
 }
 
-/// A signal with one aggregate of `rate`, and its packets.
+/// An ACK control of one aggregate, and its packets.
 pub(super) struct Bench {
     pub(super) pool: PacketPool,
     tally: Tally,
@@ -34,7 +34,7 @@ impl Bench {
         Self::with_buffers(spec, mbps, 4_096)
     }
 
-    /// The same with so many `buffers`.
+    /// A bench with a pool of `buffers`.
     pub(super) fn with_buffers(spec: &str, mbps: u64, buffers: u32) -> Self {
         let rate = Rate::from_mbps(mbps);
         let profile = Profile::new(rate, None, Bytes(15_140), Bytes(1_514)).unwrap();
@@ -65,12 +65,12 @@ impl Bench {
         }
     }
 
-    /// A full segment of data, up to `end`.
+    /// A full segment of data up to `end` arrives.
     pub(super) fn data(&mut self, now: Time, member: u32, end: u32) {
         self.data_with(now, member, end, 0);
     }
 
-    /// The same, with these flags.
+    /// A full segment of data up to `end` with these flags arrives.
     pub(super) fn data_with(&mut self, now: Time, member: u32, end: u32, flags: u8) {
         let (seq, flags) = (end.wrapping_sub(MSS), TcpFlags(flags));
         let tcp = TcpSegment { seq, payload: MSS, flags, ..TcpSegment::default() };
@@ -80,7 +80,7 @@ impl Bench {
         self.known.sent = Some(end);
     }
 
-    /// What goes on when this packet comes back.
+    /// Packets that depart when this packet returns.
     pub(super) fn back(
         &mut self,
         now: Time,
@@ -110,7 +110,7 @@ impl Bench {
         self.taken(out)
     }
 
-    /// What goes on when a pure ACK of `ack` comes back.
+    /// Numbers of the ACKs that depart when a pure ACK of `ack` returns.
     pub(super) fn ack(&mut self, now: Time, member: u32, ack: u32) -> Vec<u32> {
         let out = self.back(now, member, plain(ack), &[]);
         out.iter().map(|tcp| tcp.ack).collect()
@@ -123,7 +123,7 @@ impl Bench {
         self.taken(out)
     }
 
-    /// The queue is full from now on, or empty.
+    /// Fills or empties the queue. Returns the packets that depart.
     pub(super) fn fill(&mut self, now: Time, full: bool) -> Vec<TcpSegment> {
         self.queue.own = if full { Bytes(1 << 30) } else { Bytes::ZERO };
         self.serve(now)
@@ -142,7 +142,7 @@ impl Bench {
         self.signal.resume(&mut cx, Member(member));
     }
 
-    /// Serves whenever something is due, until nothing is.
+    /// Serves whenever an event is due, up to `end`.
     pub(super) fn run_until(&mut self, end: Time) -> Vec<(Time, TcpSegment)> {
         let mut all = Vec::new();
         while let Some(at) = self.signal.ready_at().filter(|at| *at <= end) {
@@ -151,7 +151,7 @@ impl Bench {
         all
     }
 
-    /// Every packet is one that came in or was made, and is out, absorbed or kept.
+    /// Asserts that every arrived or created packet has departed, was absorbed, or is kept.
     pub(super) fn check(&self) {
         let counts = self.signal.counts();
         let kept = u64::from(counts.packets);
@@ -160,7 +160,7 @@ impl Bench {
         assert_eq!(self.pool.in_use(), counts.packets + others, "{counts:?}");
     }
 
-    /// Others occupy buffers until only so many are free.
+    /// Occupies buffers until only `free` remain.
     pub(super) fn leave_free(&mut self, free: usize) {
         self.others.drain(..).for_each(|id| self.pool.release(id));
         let kept = usize::try_from(self.pool.in_use()).unwrap();

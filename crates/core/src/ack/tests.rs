@@ -22,7 +22,7 @@ const EVERY: [&str; 4] = [
     "\"tcr\"",
 ];
 
-/// A bench of which the flow `member` has sent `segments`, and whose first ACK has passed.
+/// A bench whose flow `member` has sent `segments`, and whose first ACK has passed.
 fn sent(spec: &str, segments: u32) -> Bench {
     let mut bench = Bench::new(spec, 10);
     bench.ack(US(0), 0, 0);
@@ -39,7 +39,7 @@ fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
     }
     let counts = bench.signal.counts();
     assert_eq!((counts.held, counts.packets, counts.absorbed), (20, 1, 19));
-    // As much as the queue wants, and when that has not come for long, as much again.
+    // The target of the queue; and after its credit has expired, as much again.
     let first = bench.fill(US(30), false);
     assert_eq!(first.iter().map(|tcp| tcp.ack).collect::<Vec<_>>(), [2 * MSS, 4 * MSS]);
     let rest = bench.run_until(US(200_000));
@@ -107,7 +107,7 @@ fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
     }
 }
 
-/// Kills: segments that were small already made larger; a digest broken.
+/// Kills: small segments that are enlarged; a broken digest.
 #[test]
 fn senders_are_asked_for_small_segments_where_the_policy_says_so() {
     let syn = |mss, authenticated| TcpSegment {
@@ -145,7 +145,7 @@ fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
     );
     let data = TcpSegment { payload: 100, timestamps: Some((9, 2)), window: 500, ..plain(4 * MSS) };
     let went = bench.back(US(2), 0, data, &[]);
-    // The data goes on, and tells of nothing that is held.
+    // The data departs with the number of the last departed ACK.
     assert_eq!((went.len(), went[0].payload, went[0].ack, went[0].seq), (1, 100, 0, 1));
     let edge = |tcp: &TcpSegment| tcp.ack + (u32::from(tcp.window) << 7);
     assert!(edge(&went[0]) <= edge(&data) && edge(&went[0]) >= 512 << 7);
@@ -157,7 +157,7 @@ fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
     }
 }
 
-/// Kills: leaving the timestamp of an ACK that data has passed; leaving its sequence number.
+/// Kills: an ACK that data has overtaken, with its own timestamp, or with its own sequence number.
 #[test]
 fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
     let mut bench = sent(EVERY[0], 40);
@@ -171,7 +171,7 @@ fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
     assert_eq!(went, [expected]);
 }
 
-/// Kills: a duplicate made of data that says again what is held.
+/// Kills: a duplicate cut from data that repeats a held ACK.
 #[test]
 fn data_that_says_again_what_is_held_is_no_duplicate() {
     let mut bench = sent(EVERY[0], 40);
@@ -202,12 +202,12 @@ fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
 }
 
-/// Kills: no bound but that of the policy; one that does not grow with what the sender is used to, or
-/// is the same on every way.
+/// Kills: no bound below that of the policy; a bound that does not grow with the recent holds.
+/// Kills: the same bound for all paths.
 #[test]
 fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     let ms = Duration::from_millis;
-    // The way there and back, if it is known, and the longest first hold and step.
+    // The round trip, if it is known, and the longest first hold and step.
     for (far, first, step) in [(Some(ms(30)), 30, 42), (Some(ms(400)), 150, 24), (None, 150, 24)] {
         let mut bench = sent(EVERY[0], 60);
         bench.known.far = far;
@@ -270,7 +270,7 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
 }
 
-/// Kills: what the rate needs in 32 bits, so that it is nothing, or less.
+/// Kills: a window computed in 32 bits, which overflows.
 #[test]
 fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     for spec in ["'postack'", "'tcr'"] {
@@ -288,7 +288,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     }
 }
 
-/// Kills: a member active that only acknowledges what was acknowledged before.
+/// Kills: a member that is active by old acknowledgements.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     let mut bench = sent(EVERY[3], 40);
@@ -304,7 +304,7 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
 /// Kills: in P1, no drain; no floor under it.
 #[test]
 fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
-    // Of what 10 Mbit/s carry in 200 ms, nothing, half, and far more is too much.
+    // Of 200 ms at 10 Mbit/s, no byte, a half, and far more is in excess.
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
         let mut bench = sent(EVERY[1], 9);
         bench.queue.own = Bytes(waits);
@@ -343,12 +343,12 @@ fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     }
 }
 
-/// How long 10 Mbit/s take for so many full segments.
+/// Time of full segments at 10 Mbit/s.
 fn carries(segments: u32) -> Duration {
     Rate::from_mbps(10).time_for(Bytes(u64::from(segments * FRAME)))
 }
 
-/// Kills: in P1, taking what did not wait for free.
+/// Kills: in P1, no charge for ACKs that did not wait.
 #[test]
 fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     let mut bench = sent(EVERY[1], 40);
@@ -359,7 +359,7 @@ fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4 + 2)));
 }
 
-/// Kills: in P1, counting from when an ACK went on instead of when it was to.
+/// Kills: in P1, the time of the actual departure instead of the scheduled one.
 #[test]
 fn a_bucket_that_is_looked_at_late_loses_nothing() {
     let mut bench = sent(EVERY[1], 40);
@@ -386,7 +386,8 @@ fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
         bench.queue.ahead.grain = Duration::from_micros(grain);
         (1..20).map(|n| bench.ack(US(0), 0, 2 * n * MSS).len()).sum::<usize>()
     };
-    // 10 Mbit/s carry 5,000 and 25,000 bytes, and two frames more are wanted; each ACK is worth two.
+    // At 10 Mbit/s, the poll intervals carry 5,000 and 25,000 bytes. The target is two frames more, and
+    // each ACK requests two.
     assert_eq!((went(0), went(4_000), went(20_000)), (2, 3, 10));
 }
 
@@ -453,10 +454,10 @@ fn acks_of_what_was_never_sent_and_of_less_than_before_are_counted_and_release_n
     assert_eq!(bench.withdraw(US(4), 0).len(), 1);
 }
 
-/// Segments that were sent.
+/// Sent segments.
 const DATA: u32 = 100;
 
-/// What a hostile receiver, or somebody between, may send.
+/// Packets that a hostile receiver, or a host in between, may send.
 #[derive(Clone, Copy, Debug)]
 struct Lie {
     member: u32,
@@ -491,9 +492,8 @@ fn lie() -> impl Strategy<Value = Lie> {
 }
 
 proptest! {
-    /// Whatever comes back: no packet is lost or made up, no more goes on than came, ACKs of a flow
-    /// that go on do not go backwards and never beyond what came, and windows show no more than was
-    /// offered.
+    /// Packets are neither lost nor created, except for the steps of stretch ACKs. An ACK of unsent data
+    /// departs only as it arrived.
     ///
     /// Kills: counting a stale ACK's packet twice; steps for data that was never carried.
     #[test]
@@ -535,11 +535,13 @@ proptest! {
         prop_assert!(split <= u64::from(3 * DATA), "{split} steps");
     }
 
-    /// With ACKs of every segment and a constant way to the receiver, P1, P2 and a queue for the flow
-    /// let a sender see the same.
+    /// P1, P2 and a queue for the flow look the same to a sender. This needs an ACK of every segment, and a
+    /// constant path to the receiver.
     ///
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
-    /// shifted. Kills: in P1, `t(k-1)` without the time its data takes.
+    /// shifted.
+    ///
+    /// Kills: in P1, `t(k-1)` without the time its data takes.
     #[test]
     fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),

@@ -1,15 +1,16 @@
-//! Unresponsive flows: their senders send more than their ACKs call for.
+//! Unresponsive flows: their senders send more than their ACKs request.
 //!
-//! A responsive sender sends the data that its ACKs call for. Beyond that it sends only the growth of its
+//! A responsive sender sends the data that its ACKs request. Beyond that it sends only the growth of its
 //! window, and retransmissions. The gateway counts the excess of each flow:
 //!
-//! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`
+//! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`.
 //!
-//! `rate` is the flow's max-min fair share, and `asked` counts the ACKs that departed by the release rule. An ACK
-//! that departs at its bound does not count: an unresponsive flow closes the gate, and all its ACKs depart so.
-//! A flow is unresponsive once `uncalled` exceeds one second of its rate, or 128 KiB. It is responsive again
-//! once `uncalled` has fallen to a half of that, or once no data has come for three seconds. The data of an
-//! unresponsive flow is queued like UDP, outside the queue by which the ACKs of other flows are held.
+//! The flow's max-min fair share is `rate`, and `asked` counts the ACKs that departed by the release rule.
+//! An ACK that departs at its bound does not count: an unresponsive flow closes the gate, and all its ACKs
+//! depart at their bound. A flow is unresponsive once `uncalled` exceeds one second of its rate, or 128
+//! KiB. It is responsive again once `uncalled` has fallen to a half of that, or once no data has come for
+//! three seconds. The data of an unresponsive flow is queued like UDP, outside the queue by which the ACKs
+//! of other flows are held.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
@@ -33,7 +34,7 @@ pub(super) struct Uncalled {
 struct Flow {
     /// Uncalled bytes up to `since`.
     bytes: u32,
-    /// Charged bytes since `since`: of arrived data, and of data that ACKs called for.
+    /// Charged bytes since `since`: of arrived data, and of data that ACKs requested.
     came: u32,
     asked: u32,
     refuses: bool,
@@ -50,7 +51,7 @@ const SPAN: Duration = Duration::from_secs(1);
 /// Chosen: longer than the first two timeouts of a sender that only retransmits, 1 and 2 s (RFC 6298, 2.1 and 5.5).
 const SILENT: Duration = SPAN.saturating_mul(3);
 
-/// Two windows without scaling: every flow may begin with one, whatever its rate (RFC 7323, section 2.2).
+/// Two windows without scaling. A flow of any rate may begin with one (RFC 7323, section 2.2).
 const LEAST: u32 = 2 << 16;
 
 /// Tolerated excess: an eighth. Retransmissions cause some excess, and an eighth covers 11 % of losses. An
@@ -105,12 +106,12 @@ impl Uncalled {
         }
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// Time at which [`expire`](Self::expire) is next due.
     pub(super) fn expires_at(&self) -> Option<Time> {
         self.looks.next_deadline()
     }
 
-    /// An ACK of `member` departed that calls for `bytes`.
+    /// Counts an ACK of `member` that departed and requests `bytes`.
     pub(super) fn asked(&mut self, member: Member, bytes: u32) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             flow.asked = flow.asked.saturating_add(bytes);
@@ -144,7 +145,7 @@ mod tests {
     const MEMBER: Member = Member(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 
-    /// Sends frames at `kbps` for `ms` milliseconds. ACKs call for `asked` 1024ths of each frame. Returns the
+    /// Sends frames at `kbps` for `ms` milliseconds. ACKs request `asked` 1024ths of each frame. Returns the
     /// first time in milliseconds at which the sender is unresponsive.
     fn play(uncalled: &mut Uncalled, from: u64, ms: u64, kbps: u64, asked: u32) -> Option<u64> {
         let gap = Rate::from_kbps(kbps).time_for(crate::Bytes(FRAME.into()));
@@ -205,8 +206,9 @@ mod tests {
         assert!(uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE));
     }
 
-    /// Kills: a sender that counts as unresponsive for as long as it is silent; one that does although its data
-    /// comes; one that is forgiven what it has sent; a deadline of a flow that left.
+    /// Kills: a silent sender that stays unresponsive; a sender that is responsive again although its data
+    /// arrives.
+    /// Kills: a silence that forgives earlier excess; a deadline of a removed flow.
     #[test]
     fn a_sender_that_falls_silent_no_longer_counts_and_is_found_again_when_it_goes_on() {
         let mut uncalled = Uncalled::default();

@@ -8,7 +8,7 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 /// A queue at the link, or of a trunk.
 pub(crate) struct Waiting {
     queue: Box<dyn Qdisc>,
-    /// What waits of governed flows.
+    /// Backlog of ACK-controlled flows.
     governed: Governed,
 }
 
@@ -26,7 +26,7 @@ impl Waiting {
         self.queue.bytes_of(line(flow))
     }
 
-    /// What waits, as a signal sees it, if at most `rate` may leave.
+    /// State of the queue for ACK control, at an egress rate of `rate`.
     pub(crate) fn ahead(&self, rate: Rate) -> Ahead {
         Ahead {
             waiting: Bytes(self.governed.bytes),
@@ -36,7 +36,7 @@ impl Waiting {
         }
     }
 
-    /// The sender whose queue this is may have so much in flight.
+    /// Sets the bytes that the sender of this queue may have in flight.
     pub(crate) fn set_window(&mut self, window: Bytes) {
         self.queue.set_window(window);
     }
@@ -51,12 +51,12 @@ impl Waiting {
         self.queue.visit(pool, line(flow), which);
     }
 
-    /// The marking of the queue, if it has one.
+    /// Marking of the queue, if any.
     pub(crate) fn marked(&self) -> Option<&Marked> {
         self.queue.marked()
     }
 
-    /// The marking of the queue, if it has one.
+    /// Marking of the queue, if any.
     pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.queue.marked_mut()
     }
@@ -98,7 +98,7 @@ impl Waiting {
         Some(packet)
     }
 
-    /// Does what may drop packets, and counts those no longer.
+    /// Runs `what` and subtracts the packets that it drops from the backlog.
     fn without_drops<T>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -113,8 +113,8 @@ impl Waiting {
     }
 }
 
-/// The number of a flow in a queue. Packets in no flow have the first two numbers. So a queue for a few flows stays small
-/// whatever the size of the flow table.
+/// Index of a flow in a queue. Packets without a flow have the first two indexes. So a queue for a few
+/// flows stays small whatever the size of the flow table.
 pub(crate) const fn line(flow: FlowId) -> Member {
     match flow {
         FlowId::NONE | FlowId::MOVED => Member(u32::MAX - flow.0),
@@ -130,7 +130,7 @@ mod tests {
     use crate::random::Random;
     use crate::{PacketPool, Tally, Time};
 
-    /// Kills: lengths of frames compared with what was charged.
+    /// Kills: frame lengths compared with charged bytes.
     #[test]
     fn a_packet_of_others_is_seen_beside_super_packets_and_none_where_there_is_none() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());

@@ -1,6 +1,6 @@
 //! Multistage filters: a few counters find the flows that send many bytes within an interval.
 //!
-//! A stage hashes each flow to one of its counters. A flow passes when its counters of all stages are large.
+//! A stage hashes each flow to a counter. A flow passes when its counters of all stages are large.
 //! Flows share counters, so a filter also passes some small flows. It never holds back a flow that sent at
 //! least the threshold within the interval.
 //!
@@ -216,9 +216,9 @@ mod tests {
 
         /// A model with one map for each stage.
         ///
-        /// Kills: counting in a stage that the packet does not reach; counting only packets that do
-        /// not pass; a threshold other than T/d; a filter that passes every packet while a counter
-        /// is small.
+        /// Kills: counting in a stage that the packet does not reach; counting only packets that do not
+        /// pass.
+        /// Kills: a threshold other than T/d; a filter that passes every packet while a counter is small.
         #[test]
         fn the_serial_filter_is_the_standard_one(
             packets in packets(),

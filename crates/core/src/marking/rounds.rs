@@ -259,13 +259,12 @@ mod tests {
     const SPAN: u64 = 200_000;
 
     proptest! {
-        /// The slots may differ from the model by the service of one slot, and by one byte per
-        /// slot.
+        /// The slots may differ from the model by the service of one slot, and by one byte per slot.
         ///
-        /// Kills: rounds that stay in a slot that has passed; a late round left out, or served
-        /// before now; the old bytes of a round that changes; slots that do not cover all rounds,
-        /// or are longer than twice that; growth where untracked traffic exceeds the rate; tests in
-        /// slots without rounds.
+        /// Kills: rounds that stay in a slot that has passed; a late round left out, or served too early.
+        /// Kills: the old bytes of a round that changes; slots that do not cover all rounds, or are longer
+        /// than twice that.
+        /// Kills: growth where untracked traffic exceeds the rate; tests in slots without rounds.
         #[test]
         fn the_slots_know_what_a_search_of_all_rounds_finds(
             changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,

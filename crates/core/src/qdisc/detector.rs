@@ -27,7 +27,7 @@ pub(super) struct Curve {
     pub(super) gentle: bool,
 }
 
-/// How signals are spread over the packets that come.
+/// Spread of the signals over the arriving packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     /// At least `1/p` packets lie between two signals, rather than at most.

@@ -34,7 +34,7 @@ use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_ro
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, units};
 
-/// How long packets may wait, how much, and what a host or a flow may send in its turn.
+/// Parameters of `hosts`: room, delay, and the bytes of a turn.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct Config {
@@ -133,8 +133,8 @@ impl Hosts {
         }
     }
 
-    /// Takes note that packets of `member` have come, of which `before` bytes were there. `host` has its turns from now
-    /// on, if it had none.
+    /// Notes arrived packets of `member`, which had `before` bytes in the queue. A `host` without turns
+    /// gets some.
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), Flow::default());
         make_room(&mut self.laws, member.index(), Law::default());

@@ -229,9 +229,9 @@ impl Batch {
         self.link(n, CONTROL);
         let count = libc::c_uint::try_from(n).unwrap_or(0);
         let (fd, messages) = (socket.as_raw_fd(), self.messages.as_mut_ptr());
-        // SAFETY: each of the first `n` messages points at its own header, control buffer and
-        // frame, with their lengths; frames lie in the packet memory, in buffers of packets the
-        // caller has reserved, of which no reference is alive during the call.
+        // SAFETY: each of the first `n` messages points at its own header, control buffer and frame, with
+        // their lengths. The frames lie in the packet memory, in buffers of packets that the caller has
+        // reserved. No reference to them is alive during the call.
         PacketSocket::messages(unsafe {
             libc::recvmmsg(fd, messages, count, libc::MSG_DONTWAIT, ptr::null_mut())
         })

@@ -2,33 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a signal holds and has done.
+/// Counters of an ACK control, and the number of its held ACKs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// ACKs held now.
     pub held: u32,
-    /// Packets kept for them.
+    /// Packet buffers of held ACKs.
     pub packets: u32,
     /// Most ACKs that were ever held.
     pub peak_held: u32,
-    /// ACKs that had to wait.
+    /// ACKs that were held.
     pub delayed: u64,
-    /// For how long, all together, in nanoseconds.
+    /// Sum of all holds, in nanoseconds.
     pub held_ns: u64,
     /// Packets consumed: ACKs stored as records, ACKs superseded by a newer one, and ACKs of an ended
     /// connection.
     pub absorbed: u64,
-    /// Packets made of others.
+    /// Packets rebuilt from records, or cut from data.
     pub made: u64,
-    /// Steps, beyond the last, in which ACKs went on.
+    /// Extra ACKs: the steps of stretch ACKs, except the last one of each.
     pub split: u64,
-    /// ACKs that went on because they had been held for as long as may be, or there was no room.
+    /// ACKs that departed after their longest hold, or for lack of room.
     pub overdue: u64,
-    /// Windows made smaller.
+    /// Reduced windows.
     pub windows: u64,
     /// ACKs of data that was never sent, by number or by SACK blocks.
     pub unsent: u64,
-    /// ACKs of less than was acknowledged before.
+    /// Old ACKs: acknowledgement number below the highest that arrived.
     pub stale: u64,
     /// Segments with payload that were queued without ACK control: a digest covers them, their sender does
     /// not respond, or their ACKs take another path.

@@ -11,49 +11,49 @@ use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
 
-/// What is known of a flow, and where its held ACKs are.
+/// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ack) struct Flow {
     /// Its records, oldest first.
     pub(super) first: u32,
     pub(super) last: u32,
     pub(super) count: u32,
-    /// The record with the packet that others are made of.
+    /// The record whose packet is cloned to rebuild the other ACKs.
     pub(super) template: u32,
-    /// The highest acknowledgement that arrived, and that went on.
+    /// The highest acknowledgement number that arrived, and the highest that departed.
     pub(super) seen: u32,
     pub(super) released: u32,
-    /// The right edge of the window as far as it went on.
+    /// The highest right edge of an advertised window that departed.
     right: u32,
-    /// The highest sequence number the sender of the data sent, and the receiver did.
+    /// The next sequence number of the data sender, and that of the receiver.
     pub(super) sent: u32,
     pub(super) back: u32,
     /// Bytes beyond `seen` that were acknowledged selectively.
     sacked: u32,
-    /// Bytes beyond `released` that were paid for already.
+    /// Bytes beyond `released` whose data has been requested already.
     pub(super) credited: u32,
-    /// The highest timestamp that went on.
+    /// The highest timestamp that departed.
     timestamp: u32,
-    /// Bytes of data that came and are not acknowledged by what went on.
+    /// Payload bytes that have passed and that no departed ACK acknowledges.
     carried: u32,
-    /// Bytes of payload in a full segment, and of headers with it, as charged.
+    /// Payload bytes of a full segment, and charged bytes of its headers.
     mss: u32,
     header: u32,
-    /// Most window it may be told, in bytes; none if zero.
+    /// The cap of the advertised window, in bytes. Zero: no cap.
     cap: u32,
-    /// How long its ACKs are held, smoothed, in microseconds.
+    /// Smoothed hold of its ACKs, in microseconds.
     hold_us: u32,
-    /// Shortest round trips to the sender and to the receiver, in microseconds; zero if not known.
+    /// Shortest round trips to the sender and to the receiver, in microseconds. Zero if unknown.
     near_us: u32,
     far_us: u32,
-    /// When its sender was last called for data, or sent some uncalled, in ticks; zero for never.
+    /// Tick of the last request to its sender, or of the first data after a pause. Zero: never.
     heard: u32,
-    /// Where what it sent after a pause begins.
+    /// Sequence number at which the data after the last pause begins.
     since: u32,
     pub(super) window: u16,
     /// Held ACKs that are kept whole.
     pub(super) whole: u16,
-    /// How many bits the receiver's window is shifted by, if that is known.
+    /// Window scale of the receiver, if it is known.
     scale: Option<u8>,
     marks: u16,
     blocks: SackBlocks,
@@ -65,15 +65,15 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
-/// What went on last told of less window than the receiver did.
+/// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
-/// Its segments are known to be as long as `mss` at least.
+/// A segment of `mss` bytes was observed.
 const SIZED: u16 = 32;
-/// Its newest data was sent before.
+/// Its newest data is a retransmission.
 const AGAIN: u16 = 64;
-/// Its sender has sent its last.
+/// Its sender has sent FIN, or its receiver has sent RST.
 const ENDED: u16 = 128;
-/// It has sent no more than an answer since a pause.
+/// Application-limited: its sender has sent at most 64 KiB since a pause.
 const PAUSED: u16 = 256;
 
 /// AccECN or MPTCP was negotiated: all ACKs are kept whole.
@@ -122,22 +122,22 @@ impl Default for Flow {
     }
 }
 
-/// Full segments of Ethernet with timestamps, until one was seen.
+/// A full Ethernet segment with timestamps, until another one is observed.
 const USUAL_MSS: u32 = 1_448;
 const USUAL_HEADER: u32 = 66;
-/// Payload of less is no full segment, and says nothing about those.
+/// Shorter payloads do not count as full segments.
 const LEAST_MSS: u32 = 88;
 
 /// Segments in flight beyond a round trip that a flow may have if all its ACKs are kept whole. It is an
 /// eighth of the ACK budget of a flow.
 const HOLDABLE: u64 = 512;
 
-/// What is smoothed has this many parts of its past, one of its present.
+/// Inverse weight of a new sample in a smoothed value.
 ///
 /// Source: RFC 6298, section 2 (alpha = 1/8).
 const SMOOTHING: u32 = 8;
 
-/// What the sender's retransmission timer allows beyond what it has got used to.
+/// Growth of a hold that the sender's retransmission timer tolerates.
 ///
 /// Source: Linux, `tcp_rto_min` (200 ms), less a margin of a quarter.
 const ALLOWED: Duration = Duration::from_millis(150);
@@ -164,7 +164,7 @@ impl Flow {
         }
     }
 
-    /// Takes note of what the flow table knows of it.
+    /// Copies the facts of the flow table.
     pub(super) fn learn(&mut self, known: &Known) {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.near_us = known.near.map_or(0, micros);
@@ -214,12 +214,12 @@ impl Flow {
         TcpFlags(flags.0 & !TcpFlags::ECE | echo)
     }
 
-    /// The shortest round trip to its sender, as far as it is known.
+    /// The shortest round trip to its sender. Zero if unknown.
     pub(in crate::ack) fn near(&self) -> Duration {
         Duration::from_micros(u64::from(self.near_us))
     }
 
-    /// Takes note of data.
+    /// Notes a data packet.
     pub(super) fn on_data(&mut self, now: Time, packet: &Packet, tcp: &TcpSegment) {
         self.hear(now, packet, tcp);
         self.carried = self.carried.saturating_add(tcp.payload);
@@ -232,7 +232,7 @@ impl Flow {
         let segments = u32::from(packet.segments.max(1));
         let payload = tcp.payload / segments;
         let full = payload > self.mss || (segments > 1 && payload >= LEAST_MSS);
-        // Smaller than usual, until a larger one is seen.
+        // The first segment may be shorter than a usual one.
         let first = self.marks & SIZED == 0 && payload >= LEAST_MSS;
         if full || first {
             self.marks |= SIZED;
@@ -270,41 +270,43 @@ impl Flow {
         self.mss + self.header
     }
 
-    /// The longest an ACK of it may be held.
+    /// Longest permitted hold of an ACK, at most `policy`.
     ///
-    /// Source: `postack`, R001-11 (b). Differs: it may grow by a round trip as the sender has got used
-    /// to it, and by 150 ms at most, not to the double in a round trip: from nothing, the double is
-    /// nothing. After two such round trips a sender probes for a lost tail (RFC 8985, section 7.2).
+    /// Source: `postack`, R001-11 (b).
+    ///
+    /// Differs: a hold may grow by one round trip of the sender, and by at most 150 ms. It may not double
+    /// in each round trip, as the double of zero is zero. After two such round trips a sender probes for a
+    /// lost tail (RFC 8985, section 7.2).
     pub(in crate::ack) fn longest(&self, policy: Duration) -> Duration {
         policy.min(Duration::from_micros(self.hold_us.into()) + self.more())
     }
 
-    /// How much longer than before an ACK of it may be held, and how long after one that restarted the sender's
-    /// timer.
+    /// Permitted growth of a hold. It also bounds the hold of the next ACK after one that restarted the
+    /// sender's timer.
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
         if self.far_us == 0 { ALLOWED } else { ALLOWED.min(round_trip) }
     }
 
-    /// The highest number that departed.
+    /// The highest acknowledgement number that departed.
     pub(in crate::ack) const fn departed(&self) -> u32 {
         self.released
     }
 
-    /// One of its ACKs was held for `span`.
+    /// Notes that an ACK was held for `span`.
     pub(super) fn was_held(&mut self, span: Duration) {
         let span = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
     }
 
-    /// Whether so much may be acknowledged in steps: no more of them than data was carried, whatever
-    /// a receiver says of data that was not.
+    /// Returns `true` if an ACK of `worth` bytes may depart in steps. The steps never exceed the observed
+    /// data, even if a receiver acknowledges more.
     pub(super) const fn may_split(&self, worth: u32) -> bool {
         worth <= self.carried
     }
 
-    /// Takes note of what arrived.
+    /// Notes the numbers and the window of a returning packet.
     pub(super) fn note(&mut self, tcp: &TcpSegment) {
         if !self.is_known() {
             self.marks |= KNOWN;
@@ -324,23 +326,26 @@ impl Flow {
         }
     }
 
-    /// Whether `tcp`, a pure ACK, tells that something has left the network, but not what is next.
+    /// Returns `true` if the pure ACK `tcp` has SACK blocks, or repeats number and window while data is
+    /// outstanding.
     pub(super) fn is_duplicate(&self, tcp: &TcpSegment) -> bool {
         let outstanding = before(tcp.ack, self.sent);
         tcp.has_sack || (tcp.ack == self.seen && outstanding && tcp.window == self.window)
     }
 
-    /// Whether `tcp`, which carries data, tells what no ACK before it did.
+    /// Returns `true` if the data packet `tcp` has a new number or window for the sender, or SACK blocks.
     pub(super) fn tells_beside_data(&self, tcp: &TcpSegment) -> bool {
         let opens = tcp.ack == self.seen && tcp.window != self.window;
         tcp.has_sack || before(self.seen, tcp.ack) || opens
     }
 
-    /// Bytes that have left the network according to a duplicate or selective ACK, beyond those that
-    /// one before has told of; never more than are outstanding.
+    /// Newly reported bytes that have left the network, by a duplicate ACK or SACK blocks. At most the
+    /// outstanding bytes.
     ///
-    /// Source: `postack`, R001-8. Differs: newly acknowledged selectively is what the first block has
-    /// beyond those of the ACK before (RFC 2018, section 4: it is the one that has grown).
+    /// Source: `postack`, R001-8.
+    ///
+    /// Differs: only the first block counts, without the bytes in blocks of the ACK before. It is the block
+    /// that has grown (RFC 2018, section 4).
     pub(super) fn selective(&mut self, tcp: &TcpSegment, blocks: SackBlocks) -> u32 {
         let duplicate = self.is_duplicate(tcp);
         let from = if before(self.seen, tcp.ack) { tcp.ack } else { self.seen };
@@ -361,7 +366,7 @@ impl Flow {
         news
     }
 
-    /// Bytes that `ack` newly acknowledges and nobody has paid for yet.
+    /// Bytes that `ack` newly acknowledges and that have not been requested yet.
     pub(super) fn worth(&self, ack: u32) -> u32 {
         self.advance(ack).saturating_sub(self.credited)
     }
@@ -375,7 +380,7 @@ impl Flow {
     pub(super) fn goes(&mut self, tcp: &mut TcpSegment, pure: bool) {
         let whole = self.is_extended();
         if let Some((value, _)) = &mut tcp.timestamps {
-            // `postack`, R001-13: PAWS drops what is older than what has passed it.
+            // `postack`, R001-13: PAWS would drop an ACK older than the data that overtook it.
             if !whole && self.marks & TIMED != 0 && before(*value, self.timestamp) {
                 *value = self.timestamp;
             }
@@ -402,7 +407,7 @@ impl Flow {
     }
 }
 
-/// Bytes of `block` that none of `known` has, as far as they lie beyond `ack`.
+/// Bytes of `block` beyond `ack` that are in no block of `known`.
 fn news(block: (u32, u32), known: &SackBlocks, ack: u32) -> u32 {
     let (mut start, end) = block;
     if before(start, ack) {

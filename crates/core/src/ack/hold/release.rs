@@ -5,20 +5,20 @@ use super::Holds;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment};
 use crate::{Cx, PacketPool};
 
-/// What the oldest ACK of a flow would do if it went on.
+/// Effect of the oldest held ACK of a flow, if it departs now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::ack) struct Head {
-    /// Charged bytes of data it calls for.
+    /// Charged bytes of data that it requests.
     pub(in crate::ack) cost: u32,
     /// Its acknowledgement number.
     pub(in crate::ack) ack: u32,
     /// Its window field.
     window: u16,
-    /// It is only part of what is acknowledged.
+    /// It is a step: it acknowledges a part of the data.
     step: bool,
 }
 
-/// An ACK of more than so many full segments goes on in steps.
+/// An ACK of more full segments departs in steps.
 ///
 /// Source: `postack`, R001-15.
 const STRETCH: u32 = 4;
@@ -27,12 +27,12 @@ const STRETCH: u32 = 4;
 const STEP: u32 = 2;
 
 impl Holds {
-    /// What the oldest ACK of `member` would do.
+    /// Effect of the oldest held ACK of `member`, if it departs now. `None` if no ACK may depart.
     pub(in crate::ack) fn head(&self, pool: &PacketPool, member: Member) -> Option<Head> {
         self.first(pool, member, self.for_data)
     }
 
-    /// The same, if it may go on in steps or not.
+    /// [`head`](Self::head), with or without `steps`.
     fn first(&self, pool: &PacketPool, member: Member, steps: bool) -> Option<Head> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         let record = self.records.get(flow.first);
@@ -53,8 +53,7 @@ impl Holds {
         Some(Head { cost: flow.cost(&tcp, 0, true), ack: part, window, step: true })
     }
 
-    /// Lets the oldest ACK of `member` go on, or its next step; says what data it calls for, as
-    /// charged.
+    /// Sends the oldest held ACK of `member`, or its next step. Returns the charged bytes that it requests.
     pub(in crate::ack) fn release(
         &mut self,
         cx: &mut Cx<'_>,
@@ -75,7 +74,7 @@ impl Holds {
             let head = self.first(cx.pool, member, steps)?;
             let flow = &self.flows[member.index()];
             let record = *self.records.get(flow.first);
-            // Without a buffer for a step it goes on as a whole.
+            // Without a buffer for a step, the whole ACK departs.
             if head.step && self.make(cx, member, &head, echo(cx.pool, &record), out) {
                 self.counts.split += 1;
                 return Some(head.cost);
@@ -93,11 +92,11 @@ impl Holds {
                 self.flows[member.index()].credited += record.news;
                 return Some(cost);
             }
-            // No buffer: the next one acknowledges it too.
+            // No buffer: the next ACK acknowledges its data too.
         }
     }
 
-    /// Lets all that is held of `member` go on; says what data that calls for.
+    /// Sends all held ACKs of `member`. Returns the charged bytes that they request.
     pub(in crate::ack) fn withdraw(
         &mut self,
         cx: &mut Cx<'_>,
@@ -111,8 +110,8 @@ impl Holds {
         cost
     }
 
-    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or resets it: then what
-    /// is held of it goes on.
+    /// Sends the held ACKs of `member` if [`has_ended_with`](Self::has_ended_with) returns `true` for
+    /// `tcp`. Returns that value.
     pub(in crate::ack) fn ends_with(
         &mut self,
         cx: &mut Cx<'_>,
@@ -127,7 +126,8 @@ impl Holds {
         ended
     }
 
-    /// Whether `tcp`, which goes back to `member`, calls for nothing, as its last has come, or resets it.
+    /// Returns `true` if the returning `tcp` requests nothing: it is RST, or the sender of `member` has
+    /// sent FIN and no data is missing.
     pub(in crate::ack) fn has_ended_with(&mut self, member: Member, tcp: &TcpSegment) -> bool {
         let flow = self.flow(member);
         if tcp.flags.any(TcpFlags::RST) {
@@ -136,7 +136,7 @@ impl Holds {
         flow.has_ended_with(tcp)
     }
 
-    /// Takes the oldest record of `member` out; says what it shows.
+    /// Removes the oldest record of `member`. Returns its number and window.
     pub(super) fn unlink(
         &mut self,
         cx: &mut Cx<'_>,
@@ -166,7 +166,7 @@ impl Holds {
         shown
     }
 
-    /// The packet of a record that has its own goes on; says what data it calls for.
+    /// Sends the packet that a record kept. Returns the charged bytes that it requests.
     fn let_go(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record, out: &mut Fifo) -> u32 {
         self.counts.packets -= 1;
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };

@@ -1,4 +1,4 @@
-//! The rules that give every ACK a time of its own: P1 and P2.
+//! The release rules P1 and P2, which schedule each ACK by itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::flow::before;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, PacketId, Time};
 
-/// What decides when ACKs go on.
+/// A release rule and its state.
 pub(super) enum Rule {
     Gate(Gate),
     Bucket(Bucket),
@@ -29,7 +29,7 @@ impl Rule {
     }
 }
 
-/// P1: an ACK goes on when its flow's rate has carried the data it calls for.
+/// P1: an ACK departs when its flow's rate has carried the data that it requests.
 ///
 /// Source: `postack`, R001-9: `t(k) = max(arrival(k), t(k-1)) + cost(k) / r`.
 #[derive(Default)]
@@ -47,7 +47,7 @@ const WITHIN: Duration = Duration::from_millis(200);
 const WITHIN_OTHERS: Duration = Duration::from_millis(500);
 
 impl Bucket {
-    /// An ACK that called for `cost` bytes went on before its time.
+    /// Charges an ACK for `cost` bytes that departed before its time.
     pub(super) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
         let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
         let free = self.pace.free(member);
@@ -84,7 +84,7 @@ impl Bucket {
             uncalled.asked(member, cost);
             *self.pace.free(member) = at;
             if holds.releasable(member) > 0 {
-                // It was there when the one before went: arrival does not matter.
+                // It arrived before the last departure, so the time of its arrival does not matter.
                 let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
                 self.pace.set(member, at + takes(holds, cx.pool, member, rate));
             }
@@ -100,28 +100,30 @@ impl Bucket {
     }
 }
 
-/// P2: an ACK is held for as long as its data would have waited in a queue for its flow.
+/// P2: an ACK is held for as long as its data would have waited in a queue of its flow.
 ///
-/// Source: `postack`, R001-9. Differs: the ledger has the drain for P1 alone; without it P2 keeps what
-/// slow start left in the queue too, and half of what waits is data.
+/// Source: `postack`, R001-9.
+///
+/// Differs: P2 has the drain that the ledger has for P1 alone. Otherwise it would keep the queue of slow
+/// start too, and half of the backlog would be data.
 #[derive(Default)]
 pub(super) struct VirtualQueue {
     flows: Vec<Virtual>,
     pace: Paced,
 }
 
-/// The queue of a flow that is not there.
+/// The virtual queue of a flow.
 #[derive(Clone, Default)]
 struct Virtual {
-    /// When what has come would have left.
+    /// Time at which the arrived data would have departed from the queue.
     free: Time,
-    /// The end of each segment on its way, and how long it would have waited.
+    /// The end of each segment in flight, and its wait in the queue.
     waits: VecDeque<(u32, Duration)>,
-    /// Up to where, and when, ACKs may go on.
+    /// Acknowledgement numbers, and the time from which ACKs up to each may depart.
     times: VecDeque<(u32, Time)>,
 }
 
-/// Most that is remembered of a flow.
+/// Most segments in flight, and most times, of a flow.
 const MOST: usize = 4_096;
 
 impl VirtualQueue {
@@ -143,7 +145,7 @@ impl VirtualQueue {
         }
     }
 
-    /// Says whether the ACK need not wait.
+    /// Returns `true` if the ACK need not wait.
     pub(super) fn on_ack(&mut self, cx: &Cx<'_>, member: Member, packet: &PacketId) -> bool {
         let Some(tcp) = cx.pool[packet].tcp else { return true };
         let flow = self.flow(member);

@@ -5,7 +5,8 @@ use crate::packet::Member;
 use crate::{Bytes, Rate, Time};
 
 /// Kills: a lone flow that never becomes responsive again, because its own bytes count as those of other
-/// flows and its rate as zero; ACKs held while the flow is unresponsive.
+/// flows.
+/// Kills: ACKs held while the flow is unresponsive.
 #[test]
 fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for() {
     let mut bench = Bench::new("'postack'", 10);

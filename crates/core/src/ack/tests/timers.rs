@@ -10,14 +10,14 @@ use crate::ack::testing::{Bench, US, plain};
 
 const MEMBERS: u32 = 3;
 
-/// What happens to a flow.
+/// An event of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// So many segments are sent, and one ACK of so many comes back.
+    /// The sender sends `segments`, and one ACK of `acked` segments returns.
     Round { member: u32, segments: u32, acked: u32 },
-    /// So many buffers are free from now on.
+    /// Only this many buffers are free from now on.
     Free(usize),
-    /// So many microseconds pass.
+    /// Microseconds pass.
     Passes(u64),
 }
 
@@ -64,8 +64,9 @@ fn nothing_is_held_for_longer_than_the_bound() {
     assert_eq!(bench.signal.counts().overdue, 10);
 }
 
-/// Kills: overdue ACKs of a flow that depart together; that depart no later than the sender's timer allows, however
-/// small the share; duplicates that wait for ACKs; ACKs that wait for longer than `max_hold`.
+/// Kills: overdue ACKs of a flow that depart together, or later than the sender's timer allows if the share
+/// is small.
+/// Kills: duplicates that wait for ACKs; ACKs that wait for longer than `max_hold`.
 #[test]
 fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_permits() {
     // A frame takes 1.2 ms at 10 Mbit/s. The way takes 50.2 ms, and holds add an eighth of theirs.

@@ -41,8 +41,8 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
     }
 }
 
-/// Kills: an unbounded number of whole ACKs; a flow beyond the bound of which some ACKs are held; a flow
-/// whose ACKs are never held again.
+/// Kills: an unbounded number of whole ACKs; held ACKs of a flow beyond the bound.
+/// Kills: a flow whose ACKs are never held again.
 #[test]
 fn beyond_the_budget_no_ack_is_held_until_one_can_be_a_record_or_acknowledges_all_data() {
     for (again, flags) in [(special(3_000), 0), (plain(1_500 * MSS), TcpFlags::ACK)] {

@@ -51,10 +51,11 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Kills: flows that lose their tracker although they send the threshold; flows that keep it
-/// without; a flow that began late in the interval and is not preserved; shielded packets that the
-/// filter counts; a flow that was tracked throughout the interval, sent less than the threshold,
-/// and is no false positive.
+/// Kills: flows that lose their tracker although they send the threshold; flows that keep it without.
+/// Kills: a flow that began late in the interval and is not preserved; shielded packets that the filter
+/// counts.
+/// Kills: a flow that was tracked throughout the interval, sent less than the threshold, and is no false
+/// positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
@@ -132,9 +133,9 @@ fn a_full_memory_raises_the_threshold() {
 }
 
 proptest! {
-    /// Kills: sums that miss a mark, a removal, an idle or a forgotten flow; a flow that sends the
-    /// threshold within an interval and has no tracker; a search that continues although an older
-    /// packet may be marked.
+    /// Kills: sums that miss a mark, a removal, an idle or a forgotten flow.
+    /// Kills: a flow that sends the threshold within an interval and has no tracker.
+    /// Kills: a search that continues although an older packet may be marked.
     #[test]
     fn the_sums_are_those_over_the_tracked_flows(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

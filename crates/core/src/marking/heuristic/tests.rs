@@ -30,8 +30,9 @@ fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     })
 }
 
-/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing; a flow
-/// that loses its place in L_0 although it passes; a tracker that restarts with each interval.
+/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing.
+/// Kills: a flow that loses its place in L_0 although it passes; a tracker that restarts with each
+/// interval.
 #[test]
 fn lists_are_swapped_at_the_end_of_an_interval() {
     let mut place = place(1 << 30);
@@ -124,10 +125,11 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
 }
 
 proptest! {
-    /// Kills: a change of a tracker that the sums miss, in either list; flows that are removed from
-    /// a list and stay in its sum; a search that continues although an older packet may be marked;
-    /// flows that passed in this interval as false positives; a flow that counts as large twice, or
-    /// after it was forgotten.
+    /// Kills: a change of a tracker that the sums miss, in either list; removed flows that stay in the sum
+    /// of their list.
+    /// Kills: a search that continues although an older packet may be marked.
+    /// Kills: flows that passed in this interval as false positives.
+    /// Kills: a flow that counts as large twice, or after it was forgotten.
     #[test]
     fn the_sums_are_those_over_the_lists(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

@@ -1,16 +1,15 @@
 //! The tracker of the paper: packets in one direction, and the gaps between them.
 //!
-//! A packet that arrives more than RTT/K after the previous one begins a round. The round's RTT
-//! sample is the time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window
-//! is the number of packets in a round. It grows by at most one segment per round, so a further
-//! packet also begins a round (the safeguard).
+//! A packet that arrives more than RTT/K after the previous one begins a round. The round's RTT sample is
+//! the time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window is the number of
+//! packets in a round. It grows by at most one segment per round, so a further packet also begins a round
+//! (the safeguard).
 //!
 //! Source: `marking`, section 2.1.
-//! Differs:
-//! - a flow without an observed handshake begins with an RTT of 100 ms, and no spacing of two
-//!   packets;
-//! - the first round has no predecessor, so it ends after an RTT at the latest;
-//! - `paper+idle` takes no sample from a gap of more than two RTT.
+//!
+//! Differs: a flow without an observed handshake begins with an RTT of 100 ms, and no spacing of two
+//! packets. The first round has no predecessor, so it ends after an RTT at the latest. The variant
+//! `paper+idle` takes no sample from a gap of more than two RTT.
 
 use serde::Deserialize;
 

@@ -172,8 +172,9 @@ fn departs(
     std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
 }
 
-/// Kills: 3 or 5 for 4; a count that goes on over the next ACK; the first ACK of a flow dropped; a limit where the line
-/// does not carry a fourth of the ACKs; ACKs of a flow under ACK control that are dropped.
+/// Kills: 3 or 5 for 4; a count that continues over the next ACK; a dropped first ACK of a flow.
+/// Kills: a limit where the line does not carry a fourth of the ACKs; dropped ACKs of a flow under ACK
+/// control.
 #[test]
 fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
     let mut bench = bench();

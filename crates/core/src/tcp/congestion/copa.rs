@@ -1,19 +1,21 @@
-//! Copa: so few packets in the queue, found by the delay that they add.
+//! Copa: a target number of packets in the queue, measured by the delay that they add.
 //!
 //! Law: the window moves towards `1 / delta` segments in the queue, faster the longer it has moved the same
-//! way ([`law`]); it is paced at the window in a standing round-trip time ([`path`]).
+//! way ([`law`]). It is paced at the window in a standing round-trip time ([`path`]).
 //!
 //! Source: Copa (NSDI 2018), section 2.1.
-//! Differs:
-//! - It does not compete with others who fill the queue (section 2.2).
-//! - It is paced at the window in one standing round-trip time, not in half of one. A segment that is sent earlier would
-//!   wait on the path.
-//! - A loss leaves half of the bytes in flight, and the window stays so until the loss is repaired. Routers may drop
-//!   before the queue that Copa sees is long. A timeout begins anew.
-//! - Where segments are further apart than [`SELDOM`], at least two are meant to wait. A receiver may delay the ACK of each
-//!   such segment. With a target of one, that delay looks like the queue that is meant to be, and keeps the window small.
 //!
-//! Trunks with epochs go by the same [`law`].
+//! Differs:
+//! - It does not compete with cross traffic that fills the queue (section 2.2).
+//! - It is paced at the window in one standing round-trip time, not in half of one. A segment that is sent
+//!   earlier would wait on the path.
+//! - A loss leaves half of the bytes in flight, and the window stays so until the loss is repaired. Routers
+//!   may drop packets before the queue that Copa measures is long. A timeout starts slow start.
+//! - With segments further apart than [`SELDOM`], the target is at least two. A receiver may delay the ACK
+//!   of each such segment. With a target of one, that delay looks like the target queue, and keeps the
+//!   window small.
+//!
+//! Trunks with epochs use the same [`law`].
 
 mod arrivals;
 mod extreme;
@@ -32,13 +34,13 @@ pub(crate) use arrivals::Arrived;
 pub(crate) use law::{Acknowledged, Law, Packets};
 pub(crate) use path::{Path, nanos};
 
-/// How much may be queued, and what a loss leaves.
+/// Parameters of `copa`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Segments that are meant to wait, 1 / delta: 2.
+    /// Target of segments in the queue, 1 / delta: 2.
     pub target: NonZeroU32,
-    /// What is left of what is in flight after a loss or an echo: 0.5.
+    /// Part of the bytes in flight that a loss or an echo leaves as the window: 0.5.
     #[serde(deserialize_with = "part")]
     pub after_loss: Factor,
 }
@@ -67,9 +69,9 @@ pub(super) struct Copa {
     path: Path,
     /// None before the first round-trip time, and after a timeout.
     law: Option<Law>,
-    /// Whether the next law begins with slow start.
+    /// The next law begins with slow start.
     slow_start: bool,
-    /// When an ACK came last.
+    /// Time of the last ACK.
     heard: Option<Time>,
 }
 
@@ -77,7 +79,7 @@ impl CongestionControl for Copa {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         let span = self.heard.replace(ack.now).map(|at| ack.now.since(at));
         let Some(rtt) = ack.rtt else { return };
-        // Longer ones are pauses, in which nothing was sent that could arrive.
+        // A longer span is a pause of the sender, in which no data could arrive.
         let pause = self.path.srtt().map_or(Duration::MAX, |srtt| 2 * srtt);
         let arrived = span.filter(|span| *span <= pause);
         let arrived = arrived.map(|span| Arrived { bytes: ack.bytes, span });
@@ -85,7 +87,7 @@ impl CongestionControl for Copa {
         if ack.in_recovery && !ack.may_grow {
             return;
         }
-        // One segment has left, and the next may be due to its pace.
+        // One segment has been acknowledged, and pacing may hold the next.
         let near = (window.congestion / 8).max(2 * window.segment);
         let full = ack.may_grow && ack.flight_before + near >= window.congestion;
         let wait = self.wait(window);
@@ -118,10 +120,11 @@ impl CongestionControl for Copa {
 }
 
 impl Copa {
-    /// Segments that are meant to wait.
+    /// Target of segments in the queue.
     ///
-    /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The window that the law finds for
-    /// it sends `wait` segments in each `d`. From two on, the next segment arrives before the timer expires.
+    /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The window that the
+    /// law finds for it sends `wait` segments in each `d`. From two on, the next segment arrives before the
+    /// timer expires.
     fn wait(&self, window: &Window) -> u64 {
         let target = u64::from(self.config.target.get());
         // segment / rate > SELDOM, where the rate is window / standing
@@ -130,7 +133,7 @@ impl Copa {
         if seldom { target.max(FOR_ONE_ACK) } else { target }
     }
 
-    /// The law of this window, a new one where it is not what the law had made of it; and the path.
+    /// The law and the path. A new law begins if the window is not the one that the law has set.
     fn law(&mut self, now: Time, window: &Window) -> (&mut Law, &Path) {
         let law = self.law.take().filter(|it| it.window() == window.congestion);
         let packets = Packets { bytes: window.segment, wait: self.wait(window) };
@@ -147,7 +150,7 @@ const SELDOM: Duration = Duration::from_millis(20);
 /// Segments for one ACK of a receiver that delays ACKs (RFC 5681, section 4.2).
 const FOR_ONE_ACK: u64 = 2;
 
-/// How long the least round-trip time is remembered (Copa, section 2.1).
+/// Time for which the least round-trip time is remembered (Copa, section 2.1).
 const MEMORY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -164,7 +167,7 @@ mod tests {
         Config { target, ..Config::default() }.build(Counting::RFC)
     }
 
-    /// Rates and the mean queue in segments of so many senders on 24 Mbit/s, after 20 s.
+    /// Rates and mean queue in segments of `count` senders at 24 Mbit/s, after 20 s.
     fn run(count: u64, target: u32) -> (Vec<f64>, f64) {
         let mut pipe = Pipe::new(Bottleneck::new(Rate::from_mbps(24), 1_000));
         for n in 0..count {
@@ -174,7 +177,7 @@ mod tests {
         pipe.run(Duration::from_secs(20))
     }
 
-    /// Kills: a target that is not heeded; twice the pace; the window of slow start kept.
+    /// Kills: an ignored target; twice the pace; the window of slow start kept.
     #[test]
     fn it_fills_the_path_and_keeps_its_queue_short() {
         for target in [1, 2, 4] {
@@ -194,7 +197,7 @@ mod tests {
         assert!(queue < 20.0, "{queue}");
     }
 
-    /// An ACK of a segment at `ms`, of a window that is full.
+    /// An ACK of a segment at `ms`, in a full window.
     fn ack(ms: u64, rtt: u64) -> Ack {
         let now = Time::from_millis(ms);
         let rtt = Some(Duration::from_millis(rtt));

@@ -10,10 +10,10 @@ use super::{
 /// Profile `ns2-2003`.
 ///
 /// Source: ns-2.35, `ns-default.tcl` as `Agent/TCP/Newreno info vars` prints it, and `tcp.cc`.
-/// Differs:
-/// - the least timeout is 1 s, as in the years of the papers; ns-2 later changed it to 0.2 s;
-/// - an idle sender keeps its window; ns-2's timer continues and reduces it to one segment
-///   (`slow_start_restart_`), see docs/decisions.md, "Idle senders of `ns2-2003`".
+///
+/// Differs: the least timeout is 1 s, as in the years of the papers; ns-2 later changed it to 0.2 s. An
+/// idle sender keeps its window. In ns-2 its timer continues and reduces the window to one segment
+/// (`slow_start_restart_`), see docs/decisions.md, "Idle senders of `ns2-2003`".
 pub(super) const NS2: Details = Details {
     initial_window: 2,
     initial_threshold: None,

@@ -1,4 +1,5 @@
-//! Whether data of a sender is to be waited for.
+//! Detection of application-limited flows, and of flows that have sent FIN: requests to them get less
+//! credit, or none.
 
 use std::time::Duration;
 
@@ -8,50 +9,52 @@ use crate::ack::gate::lasts;
 use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 
-/// Data that comes so much later than an ACK that asked for some could have called for it came uncalled.
+/// Data that arrives so long after the credit of the last request expired was not requested.
 ///
-/// Source: `postack`, R001-9: leave lasts for 200 ms at most.
+/// Source: `postack`, R001-9: credit lasts for 200 ms at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// So much after a pause is an answer to a request.
+/// Bytes after a pause that count as the answer to a request.
 ///
-/// Source: RFC 7323, section 2.2: what a window holds that is not scaled; windows begin with it too.
+/// Source: RFC 7323, section 2.2: the largest window without scaling. Windows begin with it too.
 const ANSWER: u32 = 65_535;
 
 impl Flow {
-    /// An ACK that calls for data goes on.
+    /// Notes that an ACK that requests data departed.
     pub(in crate::ack) fn asked(&mut self, now: Time) {
         self.heard = ticks(now).max(1);
     }
 
-    /// Whether what it sends is of the first 64 KiB after a pause: a request called for it, not our ACKs.
+    /// Returns `true` if its sender has sent at most 64 KiB since a pause. An application's request caused
+    /// this data, not the ACKs.
     pub(in crate::ack) const fn is_answering(&self) -> bool {
         self.marks & PAUSED != 0
     }
 
-    /// Whether its last has come, and nothing of it is known to be missing: its ACKs call for nothing.
+    /// Returns `true` if its sender has sent FIN, and none of its data is known to be missing. Its ACKs
+    /// request nothing.
     pub(in crate::ack) fn has_ended(&self) -> bool {
         let lacks = self.sacked > 0 || self.marks & AGAIN != 0;
         self.marks & ENDED != 0 && (!lacks || self.is_all(self.seen))
     }
 
-    /// The same once `tcp` has told what it tells.
+    /// Returns the value of [`has_ended`](Self::has_ended) after the ACK `tcp`.
     pub(in crate::ack) fn has_ended_with(&self, tcp: &TcpSegment) -> bool {
         let all = self.marks & ENDED != 0 && self.is_all(tcp.ack);
         all || (self.has_ended() && !self.is_duplicate(tcp))
     }
 
-    /// Whether no data is beyond `ack`.
+    /// Returns `true` if no data was sent beyond `ack`.
     const fn is_all(&self, ack: u32) -> bool {
         self.is_known() && !before(ack, self.sent)
     }
 
-    /// Its receiver wants no more.
+    /// Notes that the receiver has sent RST.
     pub(in crate::ack) const fn on_reset(&mut self) {
         (self.marks, self.sacked) = (self.marks & !AGAIN | ENDED, 0);
     }
 
-    /// Data comes, or its end. What is sent beyond an end, as who sends a FIN that gets nowhere may, takes it back.
+    /// Notes data or FIN. Data beyond a FIN revokes it, as the FIN may never have reached the receiver.
     pub(super) fn hear(&mut self, now: Time, packet: &Packet, tcp: &TcpSegment) {
         let is_next = tcp.seq == self.sent;
         if tcp.payload > 0 && before(self.sent, tcp.end_seq()) {
@@ -70,7 +73,8 @@ impl Flow {
         }
     }
 
-    /// Whether what comes now was not called for, nor belongs to what came so.
+    /// Returns `true` if data that arrives now follows a pause. Neither a request nor unrequested data came
+    /// shortly before.
     fn has_paused(&self, now: Time) -> bool {
         let known = self.heard != 0 && self.near_us != 0;
         let answered = self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + PAUSE));
@@ -84,7 +88,7 @@ mod tests {
 
     const NEAR: Duration = Duration::from_millis(20);
 
-    /// A segment from `seq` to `end`, with these flags, of a flow whose sender is [`NEAR`] by comes at `ms`.
+    /// A segment from `seq` to `end` of a flow at a round trip of [`NEAR`] arrives at `ms`.
     fn segment(flow: &mut Flow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
         let (payload, flags) = (end - seq, TcpFlags(flags));
         let tcp = TcpSegment { seq, payload, flags, ..TcpSegment::default() };
@@ -93,12 +97,12 @@ mod tests {
         flow.on_data(Time::from_millis(ms), &packet, &tcp);
     }
 
-    /// What comes next, up to `end`.
+    /// The next data, up to `end`, arrives at `ms`.
     fn comes(flow: &mut Flow, ms: u64, end: u32) {
         segment(flow, ms, (flow.sent, end), false, 0);
     }
 
-    /// One of which 1,000 bytes came, an ACK went on at 1,000 ms, and 1,000 more came so much later.
+    /// A flow with 1,000 bytes of data, a request at 1,000 ms, and 1,000 more bytes `ms` later.
     fn after(ms: u64) -> Flow {
         let mut flow = Flow::default();
         comes(&mut flow, 900, 1_000);
@@ -107,8 +111,8 @@ mod tests {
         flow
     }
 
-    /// Kills: what took its time taken for data that was not called for; data of before the first call; of before
-    /// the call, where the clock stepped back; of whom it is not known how near it is.
+    /// Kills: slow data that counts as unrequested; a pause before the first request.
+    /// Kills: a pause after a clock that stepped back, or without a known round trip.
     #[test]
     fn who_sends_what_it_was_called_for_has_not_paused() {
         let mut flow = Flow::default();
@@ -123,8 +127,8 @@ mod tests {
         assert!(!flow.has_paused(Time::from_millis(2_000)));
     }
 
-    /// Kills: no pause ever seen; one that never ends, or that what is called for ends at once; one that is
-    /// counted from the beginning; a retransmission taken for what comes after a pause.
+    /// Kills: a pause that is never seen, never ends, or ends with the first request.
+    /// Kills: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
     #[test]
     fn who_paused_is_answering_until_it_has_sent_much() {
         let mut flow = after(240);
@@ -138,7 +142,7 @@ mod tests {
         assert!(!flow.is_answering());
     }
 
-    /// Kills: a pause that begins anew with each segment of a window that was not called for.
+    /// Kills: a pause that begins again with each segment of an unrequested window.
     #[test]
     fn a_window_that_comes_after_a_pause_is_an_answer_as_far_as_it_is_short() {
         let mut flow = after(240);
@@ -148,7 +152,7 @@ mod tests {
         assert!(!flow.is_answering());
     }
 
-    /// Kills: an end that is not seen; one taken for good although data follows; one that is not what comes next.
+    /// Kills: a FIN that is not seen; a FIN that stays valid although data follows; a FIN out of order.
     #[test]
     fn who_has_sent_its_last_has_ended() {
         let mut flow = after(20);
@@ -162,8 +166,8 @@ mod tests {
         assert!(!flow.has_ended());
     }
 
-    /// Kills: ACKs that call for what is missing taken for such as call for nothing; what was missing and has come
-    /// taken for missing.
+    /// Kills: ACKs that request missing data, and count as requesting none; arrived data that counts as
+    /// missing.
     #[test]
     fn who_has_ended_and_lacks_something_has_not() {
         let mut flow = after(20);

@@ -1,4 +1,4 @@
-//! The window that a sender is told of, and what it leaves.
+//! Reduced windows: their size, and the bytes that remain in them.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 
 impl Flow {
-    /// Wire bytes of data that `tcp` is worth, which tells of `news` beyond what it acknowledges: of what it
-    /// acknowledges or, if it waits in place of data, no more than a window that was made smaller leaves.
+    /// Wire bytes of data that `tcp` requests. It reports `news` bytes beyond its number. With `for_data`,
+    /// a reduced window limits the request, unless the sender recovers from a loss.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
@@ -17,8 +17,8 @@ impl Flow {
         self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
     }
 
-    /// What the window of `tcp` leaves beyond what was sent, if it is made smaller: in full segments, as senders
-    /// fill it (RFC 9293, section 3.8.6.2.1).
+    /// Bytes beyond `sent` in the window of `tcp`, if it is reduced. They are full segments, as senders
+    /// fill a window (RFC 9293, section 3.8.6.2.1).
     fn left(&self, tcp: &TcpSegment) -> Option<u32> {
         let window = self.smaller(tcp)?;
         let edge = self.edge(&TcpSegment { window, ..*tcp })?;
@@ -26,13 +26,13 @@ impl Flow {
         Some(left / self.mss * self.mss)
     }
 
-    /// The right edge of the window that `tcp` shows.
+    /// Right edge of the window of `tcp`. `None` if the window scale is unknown.
     pub(super) fn edge(&self, tcp: &TcpSegment) -> Option<u32> {
         Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.scale?))
     }
 
-    /// The window field for an acknowledgement of `part` in place of `tcp`, which acknowledges more:
-    /// it shows no more than `tcp` does, and no less than has been shown; `None` if there is none.
+    /// Window field of an ACK of `part` in place of `tcp`, which acknowledges more. Its right edge is at
+    /// most that of `tcp`, and at least the advertised one. `None` if no field fits.
     ///
     /// Source: `postack`, R001-11 (d).
     pub(in crate::ack::hold) fn field(&self, part: u32, tcp: &TcpSegment) -> Option<u16> {
@@ -51,13 +51,14 @@ impl Flow {
         if shrinks || field == 0 { None } else { u16::try_from(field).ok() }
     }
 
-    /// It is told of so much window at most from now on, or of any.
+    /// Caps the advertised window. `None` removes the cap.
     pub(in crate::ack) fn cap_to(&mut self, window: Option<Bytes>) {
-        // What is added to an acknowledgement must stay ahead of it.
+        // Sequence numbers wrap: a right edge must stay ahead of its number.
         self.cap = window.map_or(0, |it| u32::try_from(it.0).unwrap_or(LARGEST).min(LARGEST));
     }
 
-    /// The window it was to be told of, made larger by an eighth of what `tcp` acknowledges of what was `sent`.
+    /// The cap, plus an eighth of the bytes that `tcp` newly acknowledges. An ACK beyond `sent` adds
+    /// nothing.
     pub(in crate::ack) fn grown(&self, tcp: &TcpSegment, sent: u32) -> Bytes {
         let tells = self.is_known() && tcp.flags.any(TcpFlags::ACK);
         let counts = tells && before(self.seen, tcp.ack) && !before(sent, tcp.ack);
@@ -65,8 +66,8 @@ impl Flow {
         Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
     }
 
-    /// Whether its ACKs are held for `long`, or it uses more than half of the window it was told of in place of
-    /// a larger.
+    /// Returns `true` if its ACKs are held for `long`, or if its sender uses more than half of a reduced
+    /// window.
     pub(in crate::ack) fn is_pressed(&self, long: Duration) -> bool {
         let left = self.right.wrapping_sub(self.sent);
         let held = Duration::from_micros(u64::from(self.hold_us));
@@ -82,19 +83,21 @@ impl Flow {
         (self.marks & CAPPED != 0).then_some(Bytes(left.into()))
     }
 
-    /// The least window it is told of: of the segments it may send, or has sent, that of which a loss leaves three
-    /// duplicates (RFC 5681, section 3.2), and which can be shown.
+    /// The least cap: four segments, as a loss then leaves three duplicates (RFC 5681, section 3.2), and
+    /// one step of the window scale. A segment has the longest length observed, or permitted by `told`.
     pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {
         let shown = 1 << self.scale.unwrap_or(0);
         let segment = told.map_or(USUAL_MSS, u32::from).max(self.mss);
         Bytes(LEAST_SEGMENTS.saturating_mul(segment).max(shown).into())
     }
 
-    /// The window field of `tcp` if no more than the cap is to be on its way, and no less told than has
-    /// been.
+    /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
+    /// enough. The right edge never moves back.
     ///
-    /// Source: `postack`, R001-3. Differs: what was acknowledged selectively is not on its way any
-    /// more, and does not count; or after each loss a sender had nothing to send for a round trip.
+    /// Source: `postack`, R001-3.
+    ///
+    /// Differs: selectively acknowledged bytes are not in flight, and do not count. Otherwise a sender
+    /// would have nothing to send for a round trip after each loss.
     pub(in crate::ack::hold) fn capped(&mut self, tcp: &TcpSegment) -> Option<u16> {
         let field = self.smaller(tcp);
         self.marks = self.marks & !CAPPED | if field.is_some() { CAPPED } else { 0 };
@@ -109,20 +112,20 @@ impl Flow {
         let wanted = tcp.ack.wrapping_add(self.sacked).wrapping_add(self.cap);
         let keeps = self.marks & EDGE != 0 && before(wanted, self.right);
         let edge = if keeps { self.right } else { wanted };
-        // What a SYN showed, and who held ACKs before, is not known; but what was used of it.
+        // Windows of a SYN or an earlier ACK control are unknown, but the data sent in them is known.
         let edge = if before(edge, self.sent) { self.sent } else { edge };
         let field = edge.wrapping_sub(tcp.ack).div_ceil(1 << scale);
         u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
     }
 }
 
-/// One that is lost, and three that tell so.
+/// A lost segment, and three whose duplicates report it.
 const LEAST_SEGMENTS: u32 = 4;
 
-/// What is acknowledged, over what a window grows with it.
+/// Acknowledged bytes for each byte by which a window grows.
 const GROWTH: u32 = 8;
 
-/// The largest window there is.
+/// The largest window.
 ///
 /// Source: RFC 7323, section 2.3.
 const LARGEST: u32 = 1 << 30;
@@ -160,7 +163,7 @@ mod tests {
         flow.goes(&mut tcp, true); // shows up to 10,000
         tcp.ack = 5_000;
         assert_eq!(flow.capped(&tcp), Some(1_250));
-        flow.sacked = 2_000; // is not on its way any more: up to 11,001
+        flow.sacked = 2_000; // no longer in flight: up to 11,001
         assert_eq!(flow.capped(&tcp), Some(1_501));
         flow.sacked = 0;
         tcp.window = 900;
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(flow.capped(&tcp), None);
     }
 
-    /// Kills: a window that no loss leaves three duplicates of, or that its scale cannot tell.
+    /// Kills: a window that is too small for three duplicates after a loss, or for its scale.
     #[test]
     fn the_least_window_is_of_four_segments_and_can_be_shown() {
         let least = |told, scale| Flow { scale, ..Flow::default() }.least_window(told).0;
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(flow.least_window(Some(1_460)), Bytes(35_600));
     }
 
-    /// A flow of 10,000 bytes under way, half of which `tcp` acknowledges: it was told of that much.
+    /// A flow with 10,000 bytes in flight in a window of that size. `tcp` acknowledges half of them.
     fn filled() -> (Flow, TcpSegment) {
         let mut flow =
             Flow { scale: Some(0), sent: 10_000, header: 0, mss: 500, ..Flow::default() };
@@ -195,8 +198,8 @@ mod tests {
         (flow, TcpSegment { ack: 5_000, window: 60_000, ..tcp })
     }
 
-    /// Kills: an ACK with which the window does not move that is to bring data; one of a sender that fills a hole
-    /// (RFC 6675), or that the receiver limits, that is to bring none; pacing by what is called for.
+    /// Kills: a request by an ACK that does not move its window; pacing by requested bytes.
+    /// Kills: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
     #[test]
     fn an_ack_calls_for_no_more_than_its_window_leaves() {
         let (mut flow, tcp) = filled();
@@ -217,8 +220,8 @@ mod tests {
         }
     }
 
-    /// Kills: a window that grows by a sequence number, of a flow of which nothing was acknowledged before; with an
-    /// ACK of what was not sent, with one that says nothing new or is none; as fast as in slow start.
+    /// Kills: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.
+    /// Kills: growth by an ACK of unsent data, by an old ACK, or by a reset.
     #[test]
     fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
         let mut flow = Flow::default();
@@ -241,8 +244,8 @@ mod tests {
         assert_eq!(flow.capped(&tcp), Some(91)); // 11,584 bytes, rounded up
     }
 
-    /// Kills: a sender with little to send, or with a small window of its receiver's, that is pressed; one that
-    /// waits for its window, or whose ACKs wait, that is not.
+    /// Kills: pressure on a sender with little data, or with a small window of its receiver.
+    /// Kills: none on a sender that waits for its window, or whose ACKs are held.
     #[test]
     fn who_fills_a_smaller_window_or_has_acks_held_for_long_is_pressed() {
         let long = Duration::from_millis(250);
@@ -261,8 +264,8 @@ mod tests {
         assert!(!flow.is_pressed(long));
     }
 
-    /// Kills: a cap that is further ahead than sequence numbers tell, so that the window stays where it was, or becomes
-    /// what was acknowledged selectively.
+    /// Kills: a cap further ahead than sequence numbers reach. The window then stays as it was, or becomes
+    /// the selectively acknowledged bytes.
     #[test]
     fn a_cap_beyond_the_largest_window_takes_nothing_away() {
         for window in [1 << 30, 2 << 30, 3 << 30, (4 << 30) - 1, 4 << 30, 5 << 40] {

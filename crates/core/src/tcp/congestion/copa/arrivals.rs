@@ -1,4 +1,4 @@
-//! How fast what was sent has arrived of late: by the clock of the receiver, or as ACKs come.
+//! Recent rate of arrivals at the receiver, by its clock or by the ACKs.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
 
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// What arrived between two boundaries.
+/// Arrivals between two boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Arrived {
     /// Bytes, the later boundary included.
     pub(crate) bytes: u64,
-    /// Between the two.
+    /// Time between the two boundaries.
     pub(crate) span: Duration,
 }
 
-/// What arrived lately, oldest first.
+/// Recent arrivals, oldest first.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     lately: VecDeque<(Time, Arrived)>,
@@ -25,7 +25,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Takes in what is told `now`, and forgets what was told before `from`.
+    /// Adds the arrivals reported at `now`, and forgets reports from before `from`.
     pub(crate) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
         self.lately.push_back((now, arrived));
         self.bytes = self.bytes.saturating_add(arrived.bytes);
@@ -36,7 +36,7 @@ impl Arrivals {
         }
     }
 
-    /// Bytes that arrive within `span` at that rate; `None` if it is not known.
+    /// Bytes that arrive within `span` at the recent rate. `None` if it is unknown.
     pub(crate) fn within(&self, span: Duration) -> Option<u64> {
         let bytes = u128::from(self.bytes) * span.as_nanos();
         u64::try_from(bytes.checked_div(self.span.as_nanos())?).ok()

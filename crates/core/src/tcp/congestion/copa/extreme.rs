@@ -1,19 +1,19 @@
-//! The least, or the greatest, of the durations seen lately.
+//! The least, or the greatest, of recent durations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Time;
 
-/// Durations that may yet be the extreme one, oldest first.
+/// Durations that may still become the extreme one, oldest first.
 #[derive(Default)]
 pub(crate) struct Extreme {
     seen: VecDeque<(Time, Duration)>,
 }
 
 impl Extreme {
-    /// Takes in the value of `now`, and forgets those before `from`; `beats` says which of two is the
-    /// more extreme one, and is the same in every call.
+    /// Adds the value of `now`, and forgets values from before `from`. `beats` returns `true` if its first
+    /// argument is more extreme. It is the same in every call.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -30,7 +30,7 @@ impl Extreme {
         }
     }
 
-    /// The extreme of what is not forgotten.
+    /// The extreme of the remembered values.
     pub(crate) fn get(&self) -> Option<Duration> {
         self.seen.front().map(|it| it.1)
     }

@@ -1,34 +1,42 @@
-//! How much may be in flight where nobody else fills the queue: by the delay that it adds.
+//! The window of a path without cross traffic, by the delay that its queue adds. The window grows while
 //!
-//! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; for an aggregate as in
-//! Bundler (doi 10.1145/3447786.3456260).
-//! Differs: an aggregate tells a boundary at a time, not each ACK, and the window moves by the bytes in between; it grows
-//! only when as much was under way as the window allowed; no step is more than the bytes acknowledged; a velocity ends
-//! at once when the window turns, not at the end of its round trip. What is queued beyond the target and a
-//! part of the window is taken back at once, as Nimbus does (doi 10.1145/3544216.3544256, section 3.2, with the rate of arrivals in place of a known
-//! one): Copa's steps are packets, and take many round trips back from where its velocity has led an aggregate.
+//! `window / standing <= target packets / queued`,
+//!
+//! with the standing round-trip time and the delay of the queue, and shrinks otherwise.
+//!
+//! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; for an aggregate as in Bundler
+//! (doi 10.1145/3447786.3456260).
+//!
+//! Differs: an aggregate reports one boundary at a time, not each ACK, and the window moves by the bytes in
+//! between. The window grows only if it was full. No step exceeds the acknowledged bytes. A velocity ends
+//! at once when the window turns, not at the end of its round trip.
+//!
+//! Differs: a queue beyond the target and a part of the window is drained at once, as in Nimbus (doi
+//! 10.1145/3544216.3544256, section 3.2), with the rate of arrivals in place of a known one. Copa's own
+//! steps are packets. They would take many round trips back from the window to which its velocity has led
+//! an aggregate.
 
 use std::time::Duration;
 
 use super::path::Path;
 use crate::Time;
 
-/// What was acknowledged.
+/// An acknowledged boundary.
 pub(crate) struct Acknowledged {
     /// Round-trip time of the boundary.
     pub(crate) rtt: Duration,
-    /// Bytes since the one before.
+    /// Bytes since the boundary before.
     pub(crate) bytes: u64,
-    /// Whether as much was under way as the window allowed.
+    /// The bytes in flight filled the window.
     pub(crate) full: bool,
 }
 
-/// What is sent.
+/// Packets of the sender, and the target of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
-    /// Bytes of each.
+    /// Bytes of a packet.
     pub(crate) bytes: u64,
-    /// So many are meant to wait: 1 / delta.
+    /// Target of packets in the queue: 1 / delta.
     pub(crate) wait: u64,
 }
 
@@ -38,19 +46,21 @@ pub(crate) struct Law {
     window: u64,
     slow_start: bool,
     velocity: u64,
-    /// Which way the window went in the round trip before; its rounds in a row.
+    /// Direction of the window in the last round trip (`true`: growth), and the rounds before in that
+    /// direction.
     trend: (bool, u32),
-    /// Of this round trip: when it began, with what window.
+    /// Start of the present round trip, and the window at that time.
     round: (Time, u64),
 }
 
 impl Law {
-    /// With this window.
+    /// A law that begins with `window`.
     pub(crate) const fn new(now: Time, packets: Packets, window: u64, slow_start: bool) -> Self {
         Self { packets, window, slow_start, velocity: 1, trend: (true, 0), round: (now, window) }
     }
 
-    /// Where others who filled the queue have gone: what the path carries, and no more.
+    /// The law after the end of cross traffic: the window is at most the bytes that the path carries, and
+    /// the target.
     pub(crate) fn resumed(now: Time, packets: Packets, path: &Path, window: u64) -> Self {
         let mut it = Self::new(now, packets, window, false);
         it.drain(path);
@@ -58,7 +68,7 @@ impl Law {
         it
     }
 
-    /// Whether nothing has waited yet.
+    /// Returns `true` in slow start.
     pub(crate) const fn in_slow_start(&self) -> bool {
         self.slow_start
     }
@@ -68,12 +78,12 @@ impl Law {
         self.window
     }
 
-    /// So many packets are meant to wait from now on.
+    /// Sets the target of packets in the queue.
     pub(crate) const fn wait_for(&mut self, packets: u64) {
         self.packets.wait = packets;
     }
 
-    /// A boundary was acknowledged.
+    /// Handles an acknowledged boundary.
     pub(crate) fn on_boundary(&mut self, now: Time, it: &Acknowledged, path: &Path) {
         if now.since(self.round.0) >= path.srtt().unwrap_or_default() {
             self.end_round(now);
@@ -81,9 +91,10 @@ impl Law {
         self.step(it, path);
     }
 
-    /// Moves the window towards where its packets make the queue that is meant to be.
+    /// Moves the window towards the target of the queue.
     fn step(&mut self, it: &Acknowledged, path: &Path) {
-        // window / standing <= target packets / queued; slow start ends by what was seen last.
+        // Condition: window / standing <= target packets / queued. In slow start, the newest round-trip
+        // time counts.
         let (least, standing) = (path.least(), path.standing());
         let seen = if self.slow_start { it.rtt } else { standing }.saturating_sub(least);
         let have = u128::from(self.window) * seen.as_nanos();
@@ -104,7 +115,7 @@ impl Law {
         }
     }
 
-    /// By how much it moves when `bytes` were acknowledged.
+    /// Bytes by which the window moves when `bytes` were acknowledged.
     fn moved(&self, bytes: u64) -> u64 {
         let moved =
             u128::from(bytes) * u128::from(self.velocity * self.packets.wait * self.packets.bytes);
@@ -112,18 +123,18 @@ impl Law {
         u64::try_from(step).unwrap_or(u64::MAX).min(bytes)
     }
 
-    /// Packets in the queue beyond the target that are not worth taking back at once.
+    /// Packets in the queue beyond the target that are not drained at once.
     fn spare(&self) -> u64 {
         (self.window / self.packets.bytes / 16).max(1)
     }
 
-    /// What overshot goes: the window is what the path carries, and the target.
+    /// Drains the queue: the window becomes at most the bytes that the path carries, and the target.
     fn drain(&mut self, path: &Path) {
         let kept = path.carries(self.window).saturating_add(self.packets.wait * self.packets.bytes);
         self.window = self.window.min(kept).max(LEAST * self.packets.bytes);
     }
 
-    /// Once in a round trip: the velocity.
+    /// Sets the velocity at the end of a round trip.
     fn end_round(&mut self, now: Time) {
         let grew = self.window > self.round.1;
         self.trend = if grew == self.trend.0 { (grew, self.trend.1 + 1) } else { (grew, 0) };
@@ -136,7 +147,7 @@ impl Law {
     }
 }
 
-/// Packets: so few that a path without much in flight is still empty at times.
+/// Least window in packets. The path is then still empty at times, even if it holds few bytes.
 const LEAST: u64 = 2;
 
 const MOST: u64 = 1 << 40;

@@ -1,8 +1,11 @@
-//! What boundaries, or ACKs, tell of the path: its round-trip times, and whether its queue is ever empty.
+//! Measurements of a path by boundaries or ACKs: its round-trip times, and the time since its queue was
+//! empty.
 //!
-//! Source: Copa (NSDI 2018), sections 2.1 and 2.2: the standing round-trip time, and a queue that is nearly empty.
-//! Differs: a queue is held for nearly empty also when it is below a millisecond, which is what packets
-//! of others and of its own bursts make of it.
+//! Source: Copa (NSDI 2018), sections 2.1 and 2.2: the standing round-trip time, and a queue that is nearly
+//! empty.
+//!
+//! Differs: a queue below a millisecond also counts as nearly empty. Other traffic and the sender's own
+//! bursts cause such a queue.
 
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use super::arrivals::{Arrivals, Arrived};
 use super::extreme::Extreme;
 use crate::Time;
 
-/// What is known of the path.
+/// Measurements of a path.
 #[derive(Default)]
 pub(crate) struct Path {
     srtt: Option<Duration>,
@@ -18,12 +21,12 @@ pub(crate) struct Path {
     standing: Extreme,
     greatest: Extreme,
     arrivals: Arrivals,
-    /// Since when the queue was not nearly empty, and when that was last seen.
+    /// Time since which the queue has not been nearly empty, and time of the last observation of this.
     filled: Option<(Time, Time)>,
 }
 
 impl Path {
-    /// Takes in what a boundary told; the least round-trip time is forgotten after `memory`.
+    /// Adds the measurements of a boundary. The least round-trip time is forgotten after `memory`.
     pub(crate) fn on_boundary(
         &mut self,
         now: Time,
@@ -51,47 +54,47 @@ impl Path {
         self.srtt
     }
 
-    /// The least round-trip time; zero before there is any.
+    /// The least round-trip time. Zero before the first measurement.
     pub(crate) fn least(&self) -> Duration {
         self.least.get().unwrap_or_default()
     }
 
-    /// The least of the last half of a round trip; zero before there is any.
+    /// The least round-trip time in the last half of a round trip. Zero before the first measurement.
     pub(crate) fn standing(&self) -> Duration {
         self.standing.get().unwrap_or_default()
     }
 
-    /// What the queue adds to the least round-trip time.
+    /// Delay that the queue adds to the least round-trip time.
     fn queued(&self) -> Duration {
         self.standing().saturating_sub(self.least())
     }
 
-    /// How long the queue has not been nearly empty.
+    /// Time for which the queue has not been nearly empty.
     pub(crate) fn filled_for(&self, now: Time) -> Duration {
         self.filled.map_or(Duration::ZERO, |(since, _)| now.since(since))
     }
 
-    /// Whether it is nearly empty.
+    /// Returns `true` if the queue is nearly empty.
     pub(crate) const fn is_empty(&self) -> bool {
         self.filled.is_none()
     }
 
-    /// Bytes that arrive within the least round-trip time; of a `window` that is full, if that is all
-    /// there is to tell by.
+    /// Bytes that arrive within the least round-trip time. Without a known rate, they are estimated from a
+    /// full `window`.
     pub(crate) fn carries(&self, window: u64) -> u64 {
         let part = u128::from(window) * self.least().as_nanos();
         let part = || u64::try_from(part / self.standing().as_nanos().max(1)).unwrap_or(u64::MAX);
         self.arrivals.within(self.least()).unwrap_or_else(part)
     }
 
-    /// What a `window` of an empty path is where its queue is as it stands, for the same rate.
+    /// The window that has the rate of `window` on an empty path, while the queue stays as it is.
     pub(crate) fn lengthened(&self, window: u64) -> u64 {
         let longer = u128::from(window) * self.standing().as_nanos();
         u64::try_from(longer / self.least().as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 }
 
-/// A queue that is held for empty.
+/// A shorter queue counts as empty.
 const UNSEEN: Duration = Duration::from_millis(1);
 
 pub(crate) fn nanos(span: Duration) -> u64 {
