@@ -188,7 +188,7 @@ def test_the_counts_of_the_published_pages_are_those_of_their_tables():
 
 
 def test_live_experiments_run_what_make_build_builds(monkeypatch):
-    """Kills: a live experiment that measures a program of another profile, built at another time."""
+    """Kills: a live experiment that measures an older program, of another profile."""
     monkeypatch.delenv("TIDEGATE_BIN", raising=False)
     monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
     root = Path(__file__).parents[2]
