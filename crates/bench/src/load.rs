@@ -23,7 +23,7 @@ pub(crate) const PORT: u16 = 7_007;
 const FLOWS: usize = 8;
 
 /// Sends `per_second` datagrams each second, in bursts of `burst`, for `time`. They belong to
-/// `flows` flows in turn. Each datagram contains the time of its departure.
+/// `flows` flows in turn. Each datagram carries its departure time.
 pub(crate) fn send(
     to: SocketAddr,
     per_second: u32,

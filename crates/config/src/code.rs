@@ -241,6 +241,9 @@ catalogue! {
     NoSet = "TG0213", "a source without a set of policies",
         "`tidegate source` says what keeps the source from delivering its policies";
 
+    NotSaved = "TG0214", "the policy file cannot be saved",
+        "the gateway replaces the file, so it must write to its folder, and give files to its owner and group: let the file belong to the user and group of the gateway. A read-only folder, or a single file that is a mount (bind mount), cannot be replaced: mount its folder, writable";
+
     // Errors of the lab.
     NoLab = "TG0301", "no such lab or host",
         "build one with `tidegate lab up FILE`";

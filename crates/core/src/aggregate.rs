@@ -67,7 +67,7 @@ pub enum Tokens {
     },
 }
 
-/// The flows of one policy in one direction.
+/// Flows of a policy in one direction.
 pub struct Aggregate {
     policy: String,
     direction: Direction,

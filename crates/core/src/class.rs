@@ -92,7 +92,7 @@ impl Terms {
 pub struct ClassTree {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Delay bounds of the classes that have one.
+    /// Delay bounds by class.
     bounds: BTreeMap<ClassId, Duration>,
     /// Positions of classes whose guarantee has tokens, in the rings of their parents.
     guaranteed: Links,

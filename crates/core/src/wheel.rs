@@ -56,7 +56,7 @@ struct Slot {
 /// Distance of a timer from its expiry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Near {
-    /// Other timers that expire soon expire before it.
+    /// The timer expires soon, after other timers.
     Soon,
     /// The timer expires next.
     Now,

@@ -162,7 +162,7 @@ pub fn open(
     let native = candidates.iter().all(|candidate| candidate.modes[0] == Mode::Native);
     let wish = if native { Copying::ZeroCopy } else { Copying::Copy };
     let mut ports = match bind_all(interfaces, queues, memory, wish) {
-        // Zero-copy on one port requires it on the other, which may not support it.
+        // Zero-copy on one port requires zero-copy on the other port, which may lack it.
         Err(OpenError::Socket { .. }) if native => {
             bind_all(interfaces, queues, memory, Copying::Copy)?
         }

@@ -19,7 +19,7 @@ pub trait Heartbeat {
     /// Returns `true` if bypass is requested. Ports then receive only copies.
     fn passing(&self) -> bool;
 
-    /// Frames of each port that bypassed the gateway so far.
+    /// Frames that bypassed the gateway so far, by port.
     fn passed(&self) -> Vec<u64> {
         Vec::new()
     }

@@ -199,7 +199,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Fault {
     unusable(format!("{} cannot be read: {error}", path.display()))
 }
 
-/// Permission bits of the group and of others.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
 /// Bytes of the longest secret that is read: a key of RSA with 16,384 bits takes 13 kB in PEM.

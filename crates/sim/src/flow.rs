@@ -20,7 +20,7 @@ use crate::scenario::{Host, Kind, Node, NodeKind, Scenario, Start, Traffic};
 use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
-/// One flow: its end points, the state of its source, and counters of arrivals.
+/// A flow: its end points, the state of the source, and counters of arrivals.
 pub(crate) struct Flow {
     pub(crate) group: u32,
     /// Nodes of the hosts: the sender of the data, then its receiver.

@@ -252,7 +252,7 @@ pub struct Change {
 pub enum Probe {
     /// Backlog and delay of a link: means, and series if there is a step.
     Queue(Way),
-    /// Bytes delivered by each flow of this traffic.
+    /// Delivered bytes by flow.
     Throughput {
         /// Name of the traffic.
         traffic: String,

@@ -4,7 +4,7 @@
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Packet, Time};
 
-/// Distinguishes a packet from others of its flow. It is stored beside the packet, so a hop reads
+/// Distinguishes the packets of a flow. It is stored beside the packet, so a hop reads
 /// as little of the descriptor as possible.
 pub(crate) fn numbers(packet: &Packet) -> u64 {
     packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack))

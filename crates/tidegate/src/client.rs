@@ -94,9 +94,11 @@ fn refusal(error: &Value) -> Failure {
     let code = Code::named(&text("code")).unwrap_or(Code::UnexpectedAnswer);
     let help = text("help");
     let failure = match code {
-        Code::NoGateway | Code::Unconfirmed | Code::NothingToConfirm | Code::UnexpectedAnswer => {
-            Failure::new(code, text("message"))
-        }
+        Code::NoGateway
+        | Code::NotSaved
+        | Code::Unconfirmed
+        | Code::NothingToConfirm
+        | Code::UnexpectedAnswer => Failure::new(code, text("message")),
         _ => Failure::input(code, text("message")),
     };
     if help.is_empty() { failure } else { Failure { help, ..failure } }

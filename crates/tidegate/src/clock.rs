@@ -25,7 +25,7 @@ impl Clock {
     }
 }
 
-/// Time since the beginning of 1970, by the clock of this host.
+/// Time since the beginning of 1970, by the host's clock.
 #[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The commands: one file each, with its arguments and its work.
+//! The commands: a file for each, with arguments and work.
 
 pub(crate) mod aggregate;
 pub(crate) mod apply;

@@ -10,6 +10,7 @@ mod port_alarms;
 mod port_lock;
 mod ports;
 mod refusal;
+mod reload;
 mod report;
 mod save;
 mod seats;
@@ -46,7 +47,6 @@ use crate::code::Code;
 use crate::config::Config;
 use crate::describe::{self, Change};
 use crate::documents::Documents;
-use crate::files;
 use crate::host;
 use crate::log::Losses;
 use crate::output::Failure;
@@ -64,6 +64,8 @@ pub(crate) struct Daemon {
     state: Mutex<State>,
     /// Serialises changes, from the comparison with the running policies to the end of the change.
     changing: Mutex<()>,
+    /// Locked while the policy file is replaced, also after the save was given up.
+    saving: Arc<Mutex<()>>,
     /// Seats for long requests, waiting or in progress; `working` admits one at a time.
     long: Semaphore,
     working: Mutex<()>,
@@ -145,6 +147,7 @@ impl Daemon {
                 rolled_back: None,
             }),
             changing: Mutex::default(),
+            saving: Arc::default(),
             long: Semaphore::new(LONG),
             working: Mutex::default(),
             looking: Mutex::default(),
@@ -186,10 +189,7 @@ impl Daemon {
         let staged = if save { Some(self.stage(&next).await?) } else { None };
         let daemon = self.clone();
         let replace = async move { daemon.replace(next, Live::Undone, confirm_ms, staged).await };
-        let replaced = whole(replace);
-        let applied = replaced.await?;
-        self.agent.renew();
-        Ok(applied)
+        whole(replace).await
     }
 
     /// Replaces the running configuration by `next`, and the policy file of a restart by `staged`.
@@ -218,8 +218,8 @@ impl Daemon {
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;
-        // Older alarms concerned the previous policy file, unless a source has changed.
-        if other_file {
+        // Older alarms concerned the previous policy file or text, unless a source has changed.
+        if other_file || saved.file.is_some() {
             (state.alarm, state.rolled_back) = (None, None);
         }
         if let Some(confirm) = confirm_ms.map(Duration::from_millis) {
@@ -227,8 +227,15 @@ impl Daemon {
             self.roll_back_after(confirm, generation);
         }
         tracing::info!(generation, changes = changes.len(), "policies changed");
+        if live == Live::Undone {
+            self.agent.renew();
+        }
+        if let Some(doubt) = saved.doubt {
+            state.alarm = Some(format!("generation {generation}: {}", doubt.message));
+            return Err(doubt.into());
+        }
         let restart_reads = self.other_at_restart(&state.installed.documents);
-        Ok(Applied { generation, changes, undone, confirm_ms, restart_reads, saved })
+        Ok(Applied { generation, changes, undone, confirm_ms, restart_reads, saved: saved.file })
     }
 
     /// The file that a restart reads, if it is not the one of `documents`.
@@ -287,41 +294,6 @@ impl Daemon {
         tracing::info!(generation, "policies confirmed");
         let (changes, undone) = (Vec::new(), Vec::new());
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
-    }
-
-    /// Reads the file again, after any number of long requests. An invalid file leaves the running
-    /// configuration, and raises an alarm.
-    pub(crate) async fn reload(self: &Arc<Self>) {
-        let reloaded = self.try_reload().await;
-        if let Ok(Some(other)) = reloaded.as_ref().map(|applied| &applied.restart_reads) {
-            let file = self.installed().await.documents.file.display().to_string();
-            tracing::warn!("read {file} again, as it was applied last; a restart reads {other}");
-        }
-        let refused = reloaded.err();
-        let alarm =
-            refused.map(|refusal| format!("the file was not taken over: {}", refusal.text()));
-        if let Some(alarm) = &alarm {
-            tracing::error!("{alarm}");
-        }
-        let mut state = self.state.lock().await;
-        state.rolled_back = state.rolled_back.take().filter(|_| alarm.is_some());
-        state.alarm = alarm;
-    }
-
-    async fn try_reload(self: &Arc<Self>) -> Result<Applied, Refusal> {
-        // `apply --save` may replace the file during its own turn.
-        let turn = self.patient_turn().await?;
-        let file = self.installed().await.documents.file.clone();
-        let read = aside(move || {
-            let read = files::read_regular(&file, files::MOST);
-            let text = read.map_err(|error| error.of(&file))?.text;
-            Documents::gather(&file, text)
-        });
-        let Documents { file, text, included, .. } = read.await??;
-        let (file, text) = (file.display().to_string(), text.to_string());
-        let included = included.to_vec();
-        let proposal = Proposal { file, text, included, confirm_ms: None, save: false };
-        self.apply_in(turn, proposal).await
     }
 
     /// The present state.
@@ -434,10 +406,12 @@ impl Daemon {
 
     /// Compiles `proposal` together with the sets of its sources, and reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
-        let Proposal { file, text, included, save, .. } = proposal;
-        let file = if save { self.started_file.clone() } else { file.into() };
+        if proposal.save {
+            return self.read_to_save(proposal).await;
+        }
+        let Proposal { file, text, included, .. } = proposal;
         let sets = self.installed().await.documents.sets.clone();
-        let (text, included) = (text.into(), included.into());
+        let (file, text, included) = (file.into(), text.into(), included.into());
         self.compile(Documents { file, text, included, sets }).await
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Documents {
     pub(crate) text: Arc<str>,
     /// The included files, in the order of their names.
     pub(crate) included: Arc<[Part]>,
-    /// The sets of this generation, by the names of their sources.
+    /// Sets of this generation, by source name.
     pub(crate) sets: BTreeMap<String, Arc<Snapshot>>,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 pub use tidegate_config::host::{Host, Interface};
 use tidegate_dataplane::Interface as Port;
 
-/// The interfaces of this host, or of the network namespace of this thread. Empty if the kernel
+/// Interfaces of the host, or of the thread's network namespace. Empty if the kernel
 /// does not list them.
 #[must_use]
 pub fn look() -> Host {

@@ -167,7 +167,7 @@ impl Lab {
         emulate::ask(&self.folder.join(EMULATOR_SOCKET), change)
     }
 
-    /// The control socket of one of its gateways.
+    /// Control socket of a gateway.
     #[must_use]
     pub fn socket(&self, gateway: &str) -> PathBuf {
         self.folder.join(format!("{gateway}.sock"))
@@ -229,7 +229,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The policy file of each gateway, and the names of its ports there.
+    /// Policy file of each gateway, and the port names in it.
     fn policies(&self, topology: &Topology, home: &Path) -> anyhow::Result<Vec<build::Policy>> {
         let read = |gateway: &crate::topology::Gateway| -> anyhow::Result<build::Policy> {
             let file = match &gateway.policy {

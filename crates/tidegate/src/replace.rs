@@ -1,40 +1,64 @@
 //! Replaces a file with another text at one moment: readers see the old text or the new one.
+//!
+//! The new text is first written to a file of its own in the same folder, `.NAME.new-PID-N`. `N` numbers
+//! the attempts of a process. An attempt that hangs therefore never touches the text of a later one.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+mod rights;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::Handle;
+
+/// Attempts of this process so far.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// A text on the disk beside the file whose text it is to become. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Staged {
     new: PathBuf,
     file: PathBuf,
+    /// True after `put` has replaced the file.
+    put: bool,
+    /// Simulates a file system that hangs: `put` waits until the sender is dropped.
+    #[cfg(test)]
+    pub(crate) hang: Option<std::sync::mpsc::Receiver<()>>,
 }
 
 impl Staged {
-    /// Writes `text` beside the file at `path`, with its mode and owner. A symbolic link to the file stays.
-    ///
-    /// At most one text per process may be staged for a file.
+    /// Writes `text` beside the file at `path`, with its owner, group, mode and access control list. A
+    /// symbolic link to the file stays. Staged files of dead processes are removed.
     ///
     /// # Errors
     ///
-    /// If the file does not exist or is not a regular file, or if its directory cannot be written.
+    /// If the file is missing or not a regular file, or if its directory cannot be written. If the
+    /// process may not give files to the file's owner and group.
     pub(crate) fn beside(path: &Path, text: &str) -> io::Result<Self> {
         let file = fs::canonicalize(path)?;
         let old = fs::metadata(&file)?;
         if !old.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let mut name = OsString::from(".");
-        name.push(file.file_name().unwrap_or_default());
-        name.push(format!(".new-{}", std::process::id()));
+        let stem = stem(&file);
+        sweep(&file, &stem);
+        let number = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        let mut name = stem;
+        name.push(format!("{}-{number}", std::process::id()));
         let new = file.with_file_name(name);
-        // A process with the same number was killed and left it.
+        // A killed process with the same process number may have left it. Its number is new in this process.
         let _ = fs::remove_file(&new);
-        let staged = Self { new, file };
-        write(&staged.new, text, &old)?;
+        let staged = Self {
+            new,
+            file,
+            put: false,
+            #[cfg(test)]
+            hang: None,
+        };
+        write(&staged.new, text, &staged.file, &old)?;
         Ok(staged)
     }
 
@@ -43,8 +67,13 @@ impl Staged {
     /// # Errors
     ///
     /// If the file cannot be replaced. Its old text then stays.
-    pub(crate) fn put(self) -> io::Result<()> {
+    pub(crate) fn put(mut self) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(hang) = &self.hang {
+            let _ = hang.recv();
+        }
         fs::rename(&self.new, &self.file)?;
+        self.put = true;
         let synced = self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
         if let Err(error) = synced {
             let file = self.file.display();
@@ -55,28 +84,67 @@ impl Staged {
 }
 
 impl Drop for Staged {
+    /// Removes the staged file, unless it was put. A thread of a runtime does not wait for the removal.
     fn drop(&mut self) {
-        // After `put` there is none.
-        let _ = fs::remove_file(&self.new);
+        if self.put {
+            return;
+        }
+        let new = std::mem::take(&mut self.new);
+        let remove = move || drop(fs::remove_file(new));
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
     }
 }
 
-/// Writes `text` to a new file with the mode and owner of `old`.
-fn write(path: &Path, text: &str, old: &fs::Metadata) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        fchown(&file, Some(old.uid()), Some(old.gid()))?;
+/// The common prefix of the names of files staged for `file`.
+fn stem(file: &Path) -> OsString {
+    let mut stem = OsString::from(".");
+    stem.push(file.file_name().unwrap_or_default());
+    stem.push(".new-");
+    stem
+}
+
+/// Removes the files beside `file` that dead processes have staged. Their names begin with `stem`.
+fn sweep(file: &Path, stem: &OsStr) {
+    let entries = file.parent().and_then(|folder| fs::read_dir(folder).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.as_encoded_bytes().strip_prefix(stem.as_encoded_bytes());
+        let process = rest.and_then(|rest| process(std::str::from_utf8(rest).ok()?));
+        if process.is_some_and(is_dead) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
-    file.set_permissions(Permissions::clone(&old.permissions()))?;
-    file.sync_all()
+}
+
+/// The process in `rest`, the end of a name: `PID-N`, or `PID` as in earlier versions.
+fn process(rest: &str) -> Option<u32> {
+    let (process, number) = rest.split_once('-').unwrap_or((rest, "0"));
+    number.parse::<u64>().ok()?;
+    process.parse().ok()
+}
+
+/// Returns `true` if no process has the number `process`. `false` without `/proc`.
+fn is_dead(process: u32) -> bool {
+    let proc = Path::new("/proc");
+    proc.join("self").exists() && !proc.join(process.to_string()).exists()
+}
+
+/// Writes `text` to a new file at `path`, with the rights to `file`, whose metadata is `old`.
+fn write(path: &Path, text: &str, file: &Path, old: &Metadata) -> io::Result<()> {
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    new.write_all(text.as_bytes())?;
+    rights::copy(file, old, &new)?;
+    new.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     use std::env;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -85,7 +153,7 @@ mod tests {
     }
 
     /// Kills: replacing a link in place of its file; a changed mode; a file left by a text that is
-    /// only staged; a refusal because of the file of a killed process.
+    /// only staged.
     #[test]
     fn a_file_keeps_its_links_and_its_mode() {
         let folder = env::temp_dir().join(format!("tidegate-replace-{}", std::process::id()));
@@ -101,14 +169,48 @@ mod tests {
         assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
         drop(Staged::beside(&link, "newer").unwrap());
         assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
-        std::mem::forget(Staged::beside(&link, "newer").unwrap());
-        replace(&link, "newest").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "newest");
-        assert_eq!(fs::read_dir(folder.join("real")).unwrap().count(), 1);
         for wrong in [folder.join("none"), folder.join("real")] {
             assert!(replace(&wrong, "new").is_err());
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Kills: two attempts with one name, so that the late end of the first removes the text of the second.
+    #[test]
+    fn a_late_attempt_leaves_the_text_of_the_next_one_alone() {
+        let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("policies.toml");
+        fs::write(&file, "old").unwrap();
+        let late = Staged::beside(&file, "late").unwrap();
+        let next = Staged::beside(&file, "next").unwrap();
+        drop(late);
+        next.put().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "next");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Kills: a staged file of a killed process that stays for ever; the removal of a file of a live process, or of
+    /// an operator.
+    #[test]
+    fn texts_of_dead_processes_are_removed() {
+        let folder = env::temp_dir().join(format!("tidegate-replace-dead-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("policies.toml");
+        fs::write(&file, "old").unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (dead, lives) = (child.id(), std::process::id());
+        let name = |rest: String| folder.join(format!(".policies.toml.new-{rest}"));
+        let left = [name(format!("{dead}")), name(format!("{dead}-7"))];
+        let stay = [name(format!("{lives}-{}", u64::MAX)), name(format!("{dead}-draft"))];
+        for path in left.iter().chain(&stay) {
+            fs::write(path, "other").unwrap();
+        }
+        replace(&file, "new").unwrap();
+        assert!(left.iter().all(|path| !path.exists()) && stay.iter().all(|path| path.exists()));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

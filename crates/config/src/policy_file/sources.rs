@@ -183,7 +183,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Reports one of two fields that require each other, if the other is missing.
+/// Reports the missing field of two fields that require each other.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,

@@ -27,7 +27,7 @@ pub(super) struct Network<'a> {
     pub(super) links: Vec<Link>,
     /// The network of `[[route]]`.
     pub(super) cloud: Option<EmulatorConfig>,
-    /// By node name, the number of its site. The nodes of a site reach each other without the
+    /// Site numbers by node name. The nodes of a site reach each other without the
     /// network of `[[route]]`.
     sites: HashMap<String, usize>,
 }

@@ -24,7 +24,7 @@ fn example(name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// The contents of files that the scenarios of these tests name.
+/// Contents of files that the test scenarios name.
 fn fetch(path: &str) -> Result<String, String> {
     match path {
         "edge.toml" => Ok("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n".to_owned()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::packet::Member;
 use crate::policy::HostKey;
 
-/// Members by host, and the number of flows of each.
+/// Members by host, and the number of flows of each host.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     members: BTreeMap<HostKey, Member>,

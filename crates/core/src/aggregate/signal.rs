@@ -224,7 +224,7 @@ impl Aggregate {
         }
     }
 
-    /// Replaces the ACK control by that of `policy`, if it differs. ACKs held by the old one are
+    /// Replaces a different ACK control by the one of `policy`. ACKs held by the old one are
     /// released.
     pub fn resignal(&mut self, now: Time, pool: &mut PacketPool, policy: &Policy, acks: &mut Fifo) {
         let enforced = policy.mode == Mode::Enforce;

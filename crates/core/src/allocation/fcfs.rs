@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// Number of waiting packets of 1,000 bytes, by member.
+    /// Waiting packets of 1,000 bytes, by member.
     struct Waiting([u32; 3]);
 
     impl Heads for Waiting {

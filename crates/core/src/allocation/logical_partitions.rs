@@ -46,7 +46,7 @@ pub(super) struct LogicalPartitions {
     rings: Rings<3>,
     /// The first member of the round has received its quantum for this turn.
     turn_began: bool,
-    /// Length of the longest packet seen. It is the quantum, so that each turn can send one packet.
+    /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
     quantum: Nanobits,
     /// Times at which members that are filling may be full, in steps of `shares`.
     full: TimerWheel,
@@ -361,7 +361,7 @@ impl LogicalPartitions {
         Turn::Idle
     }
 
-    /// A member outside the rings enters the round. It saves nothing, so its timer is cancelled.
+    /// A member outside the rings enters the round. Its timer is cancelled, as it saves nothing.
     fn enter_round(&mut self, member: Member) {
         self.accounts[member.index()].state = State::Round;
         self.full.cancel(member.0);
@@ -542,7 +542,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// Number of waiting packets of 1,000 bytes, by member.
+    /// Waiting packets of 1,000 bytes, by member.
     struct Waiting([u32; 6]);
 
     impl Heads for Waiting {

@@ -53,7 +53,7 @@ pub struct Promise {
     pub longest: Option<Duration>,
     /// The largest part of the wait, or the reason why it is unbounded.
     pub part: Part,
-    /// Index of the class that causes this part.
+    /// Index of the class that causes `part`.
     pub of: usize,
 }
 

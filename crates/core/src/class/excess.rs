@@ -13,7 +13,7 @@ use super::Terms;
 use crate::Bytes;
 use crate::packet::{First, Links, Member, slot};
 
-/// The claim of one class on the excess of its parent.
+/// Claim of a class on its parent's excess.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     /// Bytes divided by weight, in parts of [`UNIT`].

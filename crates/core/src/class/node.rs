@@ -1,4 +1,4 @@
-//! One class: its token buckets and its positions among its siblings.
+//! A class: its token buckets and its positions among siblings.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Node {
     /// Unused ceiling; at rate zero there is none.
     ceiling: TokenBucket,
     burst: Bytes,
-    /// Its claim on the excess of its parent.
+    /// Claim on the parent's excess.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
     pub(super) sent: Sent,

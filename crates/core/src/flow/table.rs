@@ -172,7 +172,7 @@ impl FlowTable {
     }
 
     /// Adds a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did
-    /// not find. Returns it with the flow that it replaces. `None` if no flow can be replaced.
+    /// not find. Returns the new flow and the replaced one. `None` if no flow can be replaced.
     ///
     /// `keep` protects flows, such as those with a backlog.
     pub fn insert_inside(

@@ -26,7 +26,7 @@ use crate::report::ClassReport;
 use crate::scheduler::{Scheduler, SchedulerSpec};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
-/// The classes of one direction of the link.
+/// Classes of the link in one direction.
 pub(super) struct Classes {
     direction: Direction,
     seed: u64,

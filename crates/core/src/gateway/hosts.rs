@@ -48,7 +48,7 @@ struct Address {
 enum Behind {
     /// The addresses are one host.
     Host(Host, Vec<u32>),
-    /// Each address is a host of its own. The number of addresses.
+    /// Each address is a separate host. The number of addresses.
     Router(u32),
 }
 

@@ -258,7 +258,7 @@ enum Stop {
 }
 
 impl Stop {
-    /// The queue there, as ACK control sees it.
+    /// State of the queue at the egress, for ACK control.
     fn ahead(self, link: &Link, trunks: Option<&Trunks>) -> Ahead {
         match self {
             Self::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),

@@ -265,7 +265,8 @@ impl FlowSurvey {
         }
     }
 
-    /// The flows: active ones first, each those with most bytes first. A flow that began again while the survey went on is reported once.
+    /// The flows: active ones first, each those with most bytes first. A flow that began again during the
+    /// survey is reported once.
     #[must_use]
     pub fn report(self) -> Vec<FlowReport> {
         self.reports
@@ -312,7 +313,7 @@ impl FlowSurvey {
     }
 }
 
-/// The classes of one direction, sorted by name. Backlog and drops include those of their parts.
+/// Classes in one direction, sorted by name. Backlog and drops include those of their parts.
 ///
 /// Takes one step for each class, however deep the tree is. A class is added to its parent after
 /// its own parts.

@@ -10,7 +10,7 @@ use super::LinkConfig;
 use crate::random::Random;
 use crate::{Time, units};
 
-/// Deviation of the delay of a packet from that of its link.
+/// Deviation of a packet's delay from the delay of the link.
 ///
 /// Written `"2 ms"` for a uniform deviation of at most that much in either direction, or
 /// `{ normal = "2 ms" }` for the standard deviation of an almost normal distribution. No packet

@@ -141,7 +141,7 @@ fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
 const IN_SUMS: u8 = 1;
 
 impl Coverage {
-    /// Returns `true` if the flow of an entry stays tracked. Its count of bytes then begins with this interval.
+    /// Returns `true` if the flow of an entry stays tracked. The byte count then begins with this interval.
     fn settle(&mut self, entry: u32) -> bool {
         let (interval, preserves) = (self.common.interval, self.preserves);
         let it = self.common.memory.get_mut(entry);

@@ -1,6 +1,6 @@
 //! Multistage filters: a few counters find the flows that send many bytes within an interval.
 //!
-//! A stage hashes each flow to one of its counters. A flow passes when its counters of all stages are large.
+//! A stage hashes each flow to a counter. A flow passes when its counters of all stages are large.
 //! Flows share counters, so a filter also passes some small flows. It never holds back a flow that sent at
 //! least the threshold within the interval.
 //!

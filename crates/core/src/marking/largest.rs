@@ -5,7 +5,7 @@
 
 use crate::packet::{number, slot};
 
-/// The windows of flows, by the number of each.
+/// Windows of flows, by flow number.
 pub(super) struct Largest {
     /// Node `n` has the children `2 n` and `2 n + 1`. The last half are the leaves.
     nodes: Vec<Node>,

@@ -17,7 +17,7 @@ pub struct Marker {
     /// A packet was seen that has not been queued yet.
     pending: bool,
     marks: Marks,
-    /// Bytes of packets that arrived, and of those that belong to tracked flows.
+    /// Arrived bytes, and arrived bytes of tracked flows.
     bytes: [u64; 2],
 }
 
@@ -43,7 +43,7 @@ pub struct Tracked {
     pub all_bytes: u64,
     /// Bytes of packets whose flows were projected when they arrived.
     pub tracked_bytes: u64,
-    /// Factor by which the rounds of these flows count. It is 1 if other traffic counts at its rate.
+    /// Factor for the rounds of tracked flows. It is 1 if other traffic counts at its rate.
     pub rho: f64,
     /// Intervals of the filter that have ended.
     pub intervals: u64,
@@ -57,7 +57,7 @@ pub struct Tracked {
     pub false_positives: u64,
 }
 
-/// Packets that wait, of one queue or of several that share a buffer.
+/// Waiting packets, of a queue or of several queues with a common buffer.
 pub trait Place {
     /// State of the place, without a flow.
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_>;

@@ -372,7 +372,7 @@ pub enum Rounds {
     All,
 }
 
-/// The marks that one arrival requires: first those of the buffer, then those of each class.
+/// The marks that an arrival requires: first for the buffer, then for each class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
     /// The current account, and its number of remaining marks.

@@ -261,7 +261,7 @@ pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Ran
     merged
 }
 
-/// The bits of `width` that `ranges` fix. Then the number of accepted values, minus one.
+/// The bits of `width` that `ranges` fix. Then the number of accepted values minus 1.
 fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
     if ranges.is_empty() {
         return ANY;

@@ -74,7 +74,7 @@ pub(super) struct TrunkFifo {
     random: Random,
     /// Management packets in the queue.
     management: u32,
-    /// Average number of them, in units of 1 / [`SCALE`].
+    /// Average of `management`, in units of 1 / [`SCALE`].
     average: u64,
     /// Departure of the last management packet, or the last halving after it.
     halved: Time,
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
     }
 
-    /// Kills: an average that falls as fast as it rises (six times as often).
+    /// Kills: an average that falls as fast as it rises. Its drops would be six times as frequent.
     #[test]
     fn who_comes_while_the_line_shrinks_is_hit_at_most_twice_as_often_as_who_comes_while_it_grows()
     {

@@ -90,7 +90,7 @@ pub enum Output {
 }
 
 impl Config {
-    /// Bytes that may wait: those of the second experiment of `marking`.
+    /// Bytes that may wait, as in the second experiment of `marking`.
     pub const BUFFER: Bytes = Bytes(250_000);
 
     pub(super) fn build(&self, rate: Rate) -> Jobs {
@@ -124,7 +124,7 @@ impl Default for Config {
 const TERMS: &[Term] =
     &[Term::Guarantee, Term::DelayBound, Term::LossBound, Term::DelayRatio, Term::LossRatio];
 
-/// The classes of one direction of a link.
+/// Classes of a link in one direction.
 pub(super) struct Jobs {
     search: Search,
     output: Output,

@@ -157,7 +157,7 @@ pub trait CongestionControl: Send {
     /// connections.
     fn on_aggregate(&mut self, _mean_rtt: Duration, _connections: u32) {}
 
-    /// Sets the number of connections that this connection counts as. Algorithms without weights
+    /// Sets the number of connections for which this connection counts. Algorithms without weights
     /// ignore it.
     fn set_weight(&mut self, _weight: Factor) {}
 

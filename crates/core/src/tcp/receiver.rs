@@ -9,7 +9,7 @@ use super::sequence::low;
 use crate::Time;
 use crate::packet::{Ecn, SackBlocks};
 
-/// Data of a segment, by its stream offset.
+/// Data of a segment, by stream offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     /// Offset of the first byte, relative to the next expected byte.

@@ -46,7 +46,7 @@ pub(super) struct Waiting {
 pub(super) enum Body {
     /// A packet in the memory of all ports.
     Packet(PacketId),
-    /// A piece of a super-packet of this flow.
+    /// A piece of a super-packet.
     Piece(Box<Piece>),
 }
 

@@ -23,7 +23,7 @@ use crate::vnet::VnetHeader;
 struct Fake {
     /// Frames to receive, by system call: bytes 0, 1, 2 and so on, or an error number.
     arriving: RefCell<VecDeque<Result<Vec<Arrival>, i32>>>,
-    /// Content of each frame to receive, in place of those bytes.
+    /// Content of each received frame, in place of the bytes.
     content: RefCell<Option<Vec<u8>>>,
     /// Results of the calls to send: the maximum number of accepted frames, or an error number.
     sending: RefCell<VecDeque<Result<usize, i32>>>,
@@ -400,7 +400,7 @@ fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
 #[test]
 fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     let cases = [
-        // The number of copies, of frames counted as stale, and of those counted as lost. The
+        // Numbers of copies, stale frames, and lost frames. The
         // socket reports one lost frame.
         (0, 5, 1),
         (1, 5, 0),

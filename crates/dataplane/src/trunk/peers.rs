@@ -55,7 +55,7 @@ impl TrunkEnd {
     }
 }
 
-/// State of the other end of a trunk.
+/// State of a trunk's other end.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerReport {
     /// Addresses and port of the trunk.

@@ -26,7 +26,7 @@ use crate::{Fault, FaultKind};
 
 /// A member of the cluster.
 pub(super) struct Endpoint {
-    /// Its URL without path, as messages show it.
+    /// URL without path, for messages.
     pub(super) url: String,
     host: String,
     port: u16,

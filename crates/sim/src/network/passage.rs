@@ -59,7 +59,7 @@ pub(crate) struct Passage {
     tracking: Option<Box<Tracking>>,
 }
 
-/// Packets of one group that passed in one direction.
+/// Passed packets of a group in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupPassage {
     pub(crate) counts: PassageCounts,

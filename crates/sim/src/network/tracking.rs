@@ -31,7 +31,7 @@ pub(crate) struct Tracking {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     at: Time,
-    /// The report of the marking. Its byte counts are those of the interval.
+    /// The report of the marking. The byte counts are for the interval.
     tracked: Tracked,
     /// Number of flows that sent a packet, and of those that sent at least the threshold.
     flows: u64,

@@ -199,7 +199,7 @@ impl<'a> Check<'a> {
         self.ports();
     }
 
-    /// Each port of a cloud has one link.
+    /// A port of a cloud has one link.
     fn ports(&mut self) {
         let mut seen = HashSet::new();
         for (n, link) in self.scenario.links.iter().enumerate() {

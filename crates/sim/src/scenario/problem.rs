@@ -55,7 +55,7 @@ pub enum What {
     /// A reference to an unknown name.
     #[error("there is no {kind} `{name}`")]
     Unknown {
-        /// The kind of object that it should name.
+        /// Expected kind of object.
         kind: &'static str,
         /// The unknown name.
         name: String,

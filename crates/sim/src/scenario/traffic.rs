@@ -112,7 +112,7 @@ pub enum Kind {
     /// drawback of PreAck. Later losses are repaired from the buffer, but data is acknowledged
     /// before the receiver has it.
     Relay {
-        /// The group to forward. It has as many flows as this one.
+        /// The group to forward. Both groups have equally many flows.
         of: String,
         /// Buffer for each flow: bytes read that the second connection has not acknowledged. Once
         /// the buffer is full, data stays in the receive buffer of the first connection.

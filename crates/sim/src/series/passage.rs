@@ -7,7 +7,7 @@ use tidegate_core::packet::Direction;
 use crate::network::Station;
 use crate::table::{Table, Values};
 
-/// Time series of one direction of a gateway.
+/// Time series of a gateway, in one direction.
 pub(super) struct PassageSeries {
     /// The gateway and the direction.
     pub(super) name: String,

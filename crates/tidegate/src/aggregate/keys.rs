@@ -1,4 +1,4 @@
-//! The keys by which the two gateways authenticate each other.
+//! Keys for mutual authentication of the two gateways.
 //!
 //! Each gateway has an Ed25519 key. The file of each gateway names the public key of its peer. No
 //! certificates are needed.
@@ -253,7 +253,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The keys of two gateways that accept each other. The first one opens the connection.
+    /// Keys of two gateways with mutual trust. The first one opens the connection.
     pub(crate) fn pair() -> [Keys; 2] {
         let (one, other) = ([1; 32], [2; 32]);
         let [a, b] = [one, other].map(|seed| public(&seed).unwrap());

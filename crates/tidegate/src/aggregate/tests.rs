@@ -149,7 +149,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     let [a, b] = gateways.map(|it| it.site);
     for site in [&a, &b] {
         until("seats to be given back", || site.connections() == 0).await;
-        // Each gateway accepted one connection and opened one. A file counts in both directions of
+        // Each gateway accepted a connection and opened a connection. A file counts in both directions of
         // both.
         assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
         assert_eq!(
@@ -160,7 +160,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
 }
 
-/// Kills: a FIN in place of a RST; a server that is not told; a failure that is not counted.
+/// Kills: a FIN in place of a RST; a server that is not notified; a failure that is not counted.
 #[tokio::test]
 async fn resets_and_refusals_are_carried() {
     let [a, b] = pair_up(|_| ()).await;

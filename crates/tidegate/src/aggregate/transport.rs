@@ -46,7 +46,7 @@ const HANDSHAKES: usize = 16;
 /// Bytes of packets in flight in the send buffer, beside waiting ones.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// The end point of a gateway. It accepts connections if its peer opens them.
+/// The end point of a gateway. If the peer opens connections, the end point accepts.
 pub(super) fn endpoint(
     config: &AggregateConfig,
     keys: &Keys,

@@ -82,7 +82,7 @@ fn show(it: &Explanation) -> String {
     text
 }
 
-/// The policies that match. If there are few policies, all of them.
+/// The policies that match. All policies, if there are few.
 fn policies(all: &[Candidate]) -> String {
     if all.is_empty() {
         return String::new();

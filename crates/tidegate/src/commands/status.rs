@@ -195,7 +195,7 @@ fn table(aggregates: &[Aggregate]) -> String {
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-/// ACK control of the aggregates that have it.
+/// Aggregates with ACK control.
 fn signals(aggregates: &[Aggregate]) -> String {
     let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
     let mut rows = vec![

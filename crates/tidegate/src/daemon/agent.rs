@@ -1,6 +1,6 @@
 //! The policy agent: it follows the sources of the policy file, and puts their commits in force.
 //!
-//! Each commit replaces the set of its source. The agent merges all sets with the policy file,
+//! A commit replaces the set of its source. The agent merges all sets with the policy file,
 //! compiles one generation, and installs it whole. After a failure the last good generation stays
 //! in force, and one alarm is raised for the source. The last good sets are on the disk, so that a
 //! restart needs no server.

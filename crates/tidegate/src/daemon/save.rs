@@ -2,50 +2,116 @@
 //!
 //! The text is on the disk before any change. It becomes the policy file while no other change can
 //! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
-//! at the same time.
+//! at the same time. If the file system hangs, the file may hold an earlier text, and an alarm is raised.
 
 use std::io;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{Daemon, Installed, aside};
+use super::reload::{self, READ};
+use super::{Daemon, Installed, Refusal, aside};
+use crate::api::Proposal;
 use crate::code::Code;
+use crate::documents::Documents;
 use crate::files::PATIENCE;
 use crate::output::Failure;
 use crate::replace::Staged;
 
+/// The outcome of a save after which the new policies are in force.
+#[derive(Default)]
+pub(super) struct Saved {
+    /// Path of the policy file, if it now contains the new policies.
+    pub(super) file: Option<String>,
+    /// The error, if the save failed or its result is unknown.
+    pub(super) doubt: Option<Failure>,
+}
+
 impl Daemon {
+    /// Compiles `proposal` as a restart will: with the included files on the disk of the gateway.
+    /// Fails if the client has sent other contents.
+    pub(super) async fn read_to_save(&self, proposal: Proposal) -> Result<Installed, Refusal> {
+        let Proposal { text, included, .. } = proposal;
+        let file = self.started_file.clone();
+        let late = reload::silent(&file);
+        let gathered = timeout(READ, aside(move || Documents::gather(&file, text))).await;
+        let mut documents = gathered.map_err(|_| late)???;
+        let given = included.iter().map(|part| &part.text);
+        if !included.is_empty() && given.ne(documents.included.iter().map(|part| &part.text)) {
+            let message = "`included` differs from the files on the disk of the gateway, which a restart reads: \
+                           write them there first, or leave out `included`";
+            return Err(Failure::input(Code::BadRequest, message).into());
+        }
+        documents.sets = self.installed().await.documents.sets.clone();
+        self.compile(documents).await
+    }
+
     /// Writes the text of `next` beside the policy file that a restart reads. The caller has a turn.
     pub(super) async fn stage(&self, next: &Installed) -> Result<Staged, Failure> {
+        if self.saving.try_lock().is_err() {
+            return Err(self.unsaved(&unended()));
+        }
         let (file, text) = (self.started_file.clone(), next.documents.text.clone());
         let staged = timeout(PATIENCE, aside(move || Staged::beside(&file, &text))).await;
         staged.unwrap_or_else(|_| Ok(Err(silent())))?.map_err(|error| self.unsaved(&error))
     }
 
-    /// Makes `staged` the policy file that a restart reads, and names it. On failure the
-    /// configuration `before` returns. The caller holds `changing`.
+    /// Makes `staged` the policy file that a restart reads. On failure the configuration `before`
+    /// returns. The caller holds `changing`.
     pub(super) async fn put_or_undo(
         &self,
         staged: Option<Staged>,
         before: &Arc<Installed>,
-    ) -> Result<Option<String>, Failure> {
-        let Some(staged) = staged else { return Ok(None) };
-        if let Err(error) = aside(move || staged.put()).await? {
-            self.install(before.clone()).await?;
-            return Err(self.unsaved(&error));
+    ) -> Result<Saved, Failure> {
+        let Some(staged) = staged else { return Ok(Saved::default()) };
+        let file = self.started_file.display().to_string();
+        let saving = self.saving.clone().try_lock_owned();
+        let put = aside(move || {
+            // Held until the system call returns, so that a late one cannot replace a later text.
+            let _saving = saving.map_err(|_| unended())?;
+            staged.put()
+        });
+        let error = match timeout(PATIENCE, put).await {
+            Ok(Ok(Ok(()))) => return Ok(Saved { file: Some(file), doubt: None }),
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(failure)) => io::Error::other(failure.message),
+            Err(_) => {
+                let why = silent();
+                return Ok(Saved::doubtful(format!(
+                    "in force, but whether it is saved as {file} is not known: {why}; save again"
+                )));
+            }
+        };
+        match self.install(before.clone()).await {
+            Ok(_) => Err(self.unsaved(&error)),
+            Err(failure) => Ok(Saved::doubtful(format!(
+                "cannot write {file}: {error}; the previous policies cannot be restored ({}), so the unsaved \
+                 policies are still in force",
+                failure.message
+            ))),
         }
-        Ok(Some(self.started_file.display().to_string()))
     }
 
     fn unsaved(&self, error: &io::Error) -> Failure {
         let file = self.started_file.display();
         let message = format!("cannot write {file}: {error}; what ran before runs");
-        Failure::input(Code::NoSuchFile, message)
+        Failure::new(Code::NotSaved, message)
+    }
+}
+
+impl Saved {
+    fn doubtful(message: String) -> Self {
+        tracing::error!("{message}");
+        Self { file: None, doubt: Some(Failure::new(Code::NotSaved, message)) }
     }
 }
 
 /// The error of a file system that does not answer. A late write is removed again.
 fn silent() -> io::Error {
     io::Error::other(format!("its file system has not answered for {PATIENCE:?}"))
+}
+
+/// The error of a save during an earlier one whose file system does not answer.
+fn unended() -> io::Error {
+    io::Error::other("its file system has not yet answered to an earlier save")
 }

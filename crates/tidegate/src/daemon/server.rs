@@ -472,6 +472,7 @@ fn refuse(refusal: &Refusal) -> Response {
                 Code::Unconfirmed
                 | Code::NothingToConfirm
                 | Code::NeedsRestart
+                | Code::NotSaved
                 | Code::ClassHolds => StatusCode::CONFLICT,
                 _ => StatusCode::UNPROCESSABLE_ENTITY,
             };

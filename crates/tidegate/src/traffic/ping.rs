@@ -1,4 +1,4 @@
-//! Round trips of small datagrams, such as those of calls and games.
+//! Round trips of small datagrams, as in calls and games.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -24,7 +24,7 @@ pub enum ClassChangeError {
     /// The scheduler of the link has no such term.
     #[error("the scheduler of the link has no `{}`", .0.name())]
     NotOfScheduler(Term),
-    /// Its rights would contradict those of its parent or children.
+    /// The rights would contradict those of the parent or children.
     #[error("{0}")]
     Fault(ClassFaultKind),
     /// With it, the delay bound of another class could not be met.

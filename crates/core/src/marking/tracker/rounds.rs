@@ -376,7 +376,7 @@ pub(super) fn segments(packet: &Packet) -> u16 {
     packet.segments.max(1)
 }
 
-/// Frame length of one of the segments of `packet`.
+/// Frame length of a segment of `packet`.
 fn frame(packet: &Packet) -> u32 {
     if packet.segments > 1 { packet.headers() + u32::from(packet.segment) } else { packet.len }
 }

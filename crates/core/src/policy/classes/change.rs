@@ -9,7 +9,7 @@ use crate::scheduler::Term;
 use crate::{Bytes, Chance, Rate};
 
 impl Class {
-    /// Its declared terms, beyond those of every class.
+    /// The declared terms, beyond the common ones.
     #[must_use]
     pub fn written(&self) -> Vec<Term> {
         let has = [

@@ -74,7 +74,7 @@ fn related<'a>(
     }
 }
 
-/// One class of each cycle. Each class refers to at most one other.
+/// One class of each cycle. A class refers to at most one other class.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
     // The walk that visited a class; zero for none.

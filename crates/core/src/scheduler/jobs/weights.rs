@@ -1,4 +1,4 @@
-//! Weights of classes that are related by ratios.
+//! Weights of classes with ratios between them.
 //!
 //! Related classes form trees: a class names the class it is compared with. In a tree, class `i`
 //! should have `t_i` times the delay (or loss) of the root. Here `t_i` is the product of the

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::Rate;
 
-    /// Growth of a window of ten segments that are acknowledged one by one.
+    /// Growth of a window of ten segments with an ACK each.
     fn growth(config: &Config, rtt_ms: u64, mean_ms: u64, connections: u32) -> f64 {
         let mut control = config.build(Counting::RFC);
         control.on_aggregate(Duration::from_millis(mean_ms), connections);

@@ -32,7 +32,7 @@ pub(super) struct NewReno {
 }
 
 impl NewReno {
-    /// Grows by one segment per window of ACKs.
+    /// Grows by a segment for each window of ACKs.
     fn avoid(&mut self, window: &mut Window) {
         let exact = (u128::from(window.congestion.max(1)) << 32) + u128::from(self.fraction);
         let square = u128::from(window.segment) * u128::from(window.segment);

@@ -73,7 +73,7 @@ pub(super) struct Vegas {
     growth: Growth,
     /// Least round-trip time ever seen.
     base: Duration,
-    /// Least round-trip time of this round, and its number of samples.
+    /// Least round-trip time in this round, and the number of samples.
     least: Duration,
     samples: u32,
     /// Number of rounds, for `double_every`.

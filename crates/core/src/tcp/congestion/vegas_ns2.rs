@@ -67,7 +67,7 @@ pub(super) struct VegasNs2 {
     config: Config,
     /// Least round-trip time ever seen.
     base: Duration,
-    /// Sum of the round-trip times of this round.
+    /// Sum of round-trip times in this round.
     sum: Duration,
     samples: u32,
     /// The round ends when more than this offset is acknowledged.
@@ -237,7 +237,7 @@ mod tests {
     fn weights_scale_steps_and_thresholds() {
         // theta = 3, alpha 1, beta 3: below 3 queued the window grows by 3 per window, above 9 it
         // shrinks by 3.
-        // Kills: theta left out of one of them.
+        // Kills: a step or a threshold without theta.
         let after = |delta| {
             let mut control = Config::default().build(Counting::RFC);
             control.set_weight(Factor::whole(3));

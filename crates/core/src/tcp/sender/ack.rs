@@ -158,7 +158,7 @@ impl Sender {
     /// Marks the ranges of SACK blocks as delivered.
     ///
     /// In the slow start after a timeout, [`Pipe::Estimate`] retransmits such segments all the
-    /// same. It only counts the ACKs that name them. Then the result is true if a block names a new
+    /// same. Only ACKs that name them are counted. Then the result is true if a block names a new
     /// segment.
     ///
     /// [`Pipe::Estimate`]: crate::tcp::profile::Pipe::Estimate

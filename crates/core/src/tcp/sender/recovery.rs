@@ -214,7 +214,7 @@ impl Sender {
         }
     }
 
-    /// Number of new segments that one ACK of this recovery may release.
+    /// Number of new segments that an ACK may release in this recovery.
     fn burst(&self, cx: Cx<'_>) -> u8 {
         let limit = cx.details.recovery_burst;
         let limited = limit > 0 && !self.sack && cx.details.recovery == Recovery::NewReno;

@@ -43,7 +43,7 @@ pub(super) struct Crowd {
 struct Connection {
     window: Window,
     control: Box<dyn CongestionControl>,
-    /// Time of the last reduction of its window.
+    /// Time at which the window was last reduced.
     reduced: Option<Time>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Data<'a> {
     warmup_seconds: f64,
 }
 
-/// All tables, each as a list of rows. Absent numbers are null.
+/// All tables, as lists of rows. Absent numbers are null.
 pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
     Data {
         duration_seconds: results.duration.as_secs_f64(),

@@ -1,6 +1,11 @@
 //! `apply` with `save` beside other changes: the policy file that a restart reads holds what runs.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+
 use super::*;
+use crate::files::PATIENCE;
+use crate::replace::Staged;
 
 /// A proposal of `text` that is also saved.
 fn saved(text: &str) -> Value {
@@ -25,6 +30,48 @@ impl Fixture {
         while LONG - self.daemon.long.available_permits() < count {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// The text of the policy file in force.
+    async fn running(&self) -> String {
+        self.daemon.installed().await.documents.text.to_string()
+    }
+
+    /// A save of `text`, whose file system hangs until the sender is dropped.
+    async fn hanging(&self, text: &str) -> (Installed, Staged, mpsc::Sender<()>) {
+        let (file, text) = (String::new(), text.to_owned());
+        let proposal = Proposal { file, text, included: Vec::new(), confirm_ms: None, save: true };
+        let Ok(next) = self.daemon.read(proposal).await else { panic!("it was refused") };
+        let mut staged = self.daemon.stage(&next).await.unwrap();
+        let (release, hang) = mpsc::channel();
+        staged.hang = Some(hang);
+        (next, staged, release)
+    }
+
+    /// Puts a save in force in a task of its own, and waits until it replaces the policy file.
+    async fn replaces(&self, next: Installed, staged: Staged) -> JoinHandle<Failure> {
+        let daemon = self.daemon.clone();
+        let save = tokio::spawn(async move {
+            match daemon.replace(next, Live::Undone, None, Some(staged)).await {
+                Err(Refusal::Failure(failure)) => failure,
+                _ => panic!("it was not refused"),
+            }
+        });
+        while self.daemon.saving.try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        save
+    }
+
+    /// Waits until no text is left over. Another thread removes it.
+    async fn until_tidy(&self) {
+        for _ in 0..10_000 {
+            if self.left_over().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{:?}", self.left_over());
     }
 
     /// The files beside the policy file that are neither the socket nor its lock.
@@ -53,7 +100,7 @@ async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
         let [saved, running] = fixture.saved_and_running().await;
         assert_eq!(saved, running);
     }
-    assert!(fixture.left_over().is_empty());
+    fixture.until_tidy().await;
 }
 
 /// Kills: a reload that reads the file before its turn, and so puts the replaced text in force.
@@ -89,7 +136,7 @@ async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     assert_eq!(code(refused(&web("6 Mbit/s")).await.unwrap()), Code::Unconfirmed);
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
     assert_eq!(fixture.saved_and_running().await, [NOTHING; 2]);
-    assert!(fixture.left_over().is_empty());
+    fixture.until_tidy().await;
 }
 
 /// Kills: a change that stays in force although it was not saved, whether the file was gone before or after the text was
@@ -105,12 +152,121 @@ async fn what_cannot_be_saved_does_not_stay_in_force() {
     fs::remove_file(fixture.file()).unwrap();
     fs::create_dir(fixture.file()).unwrap();
     drop(changing);
-    assert_eq!(code(apply.await.unwrap()), Code::NoSuchFile);
-    let running = || async { fixture.daemon.installed().await.documents.text.to_string() };
-    assert_eq!((running().await, fixture.left_over()), (NOTHING.to_owned(), Vec::new()));
+    assert_eq!(code(apply.await.unwrap()), Code::NotSaved);
+    assert_eq!(fixture.running().await, NOTHING);
+    fixture.until_tidy().await;
 
     fs::remove_dir(fixture.file()).unwrap();
     let refused = fixture.applies(saved(&web("5 Mbit/s"))).await.unwrap();
-    assert_eq!(code(refused), Code::NoSuchFile);
-    assert_eq!((running().await, fixture.left_over()), (NOTHING.to_owned(), Vec::new()));
+    assert_eq!(code(refused), Code::NotSaved);
+    assert_eq!(fixture.running().await, NOTHING);
+    fixture.until_tidy().await;
+}
+
+/// Kills: a save that keeps other changes out while its file system hangs; a rollback of it, after which the late file
+/// differs; a later save that the late one replaces.
+#[tokio::test]
+async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
+    let fixture = Fixture::new(NOTHING).await;
+    let text = web("5 Mbit/s");
+    let (next, staged, release) = fixture.hanging(&text).await;
+    tokio::time::pause();
+    let save = fixture.replaces(next, staged).await;
+    tokio::time::advance(PATIENCE + Duration::from_millis(1)).await;
+    let failure = save.await.unwrap();
+    tokio::time::resume();
+    assert!(failure.code == Code::NotSaved && failure.message.starts_with("in force, but whether"));
+    assert!(fixture.daemon.changing.try_lock().is_ok());
+    assert_eq!(fixture.saved_and_running().await, [NOTHING, &text]);
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("generation 2: in force, but"), "{:?}", status.alarms);
+    let next = fixture.applies(saved(&web("6 Mbit/s"))).await.unwrap();
+    assert_eq!((code(next), fixture.running().await), (Code::NotSaved, text.clone()));
+
+    drop(release);
+    while fixture.daemon.saving.try_lock().is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(fixture.saved_and_running().await, [&*text; 2]);
+    fixture.applies(saved(&text)).await.unwrap().unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty(), "{:?}", status.alarms);
+    fixture.until_tidy().await;
+}
+
+/// Kills: an error that says that the earlier policies run although they cannot be restored.
+#[tokio::test]
+async fn unsaved_policies_that_stay_in_force_are_named() {
+    let fixture = Fixture::new(NOTHING).await;
+    let (next, staged, release) = fixture.hanging(&web("5 Mbit/s")).await;
+    let save = fixture.replaces(next, staged).await;
+    fixture.daemon.stop();
+    fs::remove_file(fixture.file()).unwrap();
+    fs::create_dir(fixture.file()).unwrap();
+    drop(release);
+    let failure = save.await.unwrap();
+    assert!(failure.message.contains("the unsaved policies are still in force"), "{failure:?}");
+    assert_eq!(fixture.running().await, web("5 Mbit/s"));
+}
+
+/// Kills: an alarm about the text of a file that stays although the running text has replaced it.
+#[tokio::test]
+async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
+    let fixture = Fixture::new(&web("5 Mbit/s")).await;
+    fs::write(fixture.file(), "broken").unwrap();
+    fixture.daemon.reload().await;
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("TG0001"), "{:?}", status.alarms);
+    fixture.applies(saved(&web("5 Mbit/s"))).await.unwrap().unwrap();
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms.is_empty(), "{:?}", status.alarms);
+}
+
+/// Kills: a reload that keeps its turn while the file system of an included file hangs.
+#[tokio::test]
+async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
+    let fixture = Fixture::new(NOTHING).await;
+    let (release, hang) = mpsc::channel::<()>();
+    let begun = Arc::new(AtomicBool::new(false));
+    let (daemon, begins) = (fixture.daemon.clone(), begun.clone());
+    tokio::time::pause();
+    let reload = tokio::spawn(async move {
+        let read = move |file: &Path| {
+            begins.store(true, Ordering::Relaxed);
+            let _ = hang.recv();
+            Documents::gather(file, web("5 Mbit/s"))
+        };
+        daemon.reload_by(read).await;
+    });
+    while !begun.load(Ordering::Relaxed) {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::advance(reload::READ + Duration::from_millis(1)).await;
+    reload.await.unwrap();
+    tokio::time::resume();
+    assert!(fixture.daemon.working.try_lock().is_ok());
+    let status: Status = fixture.get("/v1/status").await;
+    assert!(status.alarms[0].contains("they have not answered for 10s"), "{:?}", status.alarms);
+    drop(release);
+    assert_eq!(fixture.running().await, NOTHING);
+}
+
+/// Kills: a save with included texts that a restart does not read.
+#[tokio::test]
+async fn a_save_includes_the_files_that_a_restart_reads() {
+    let fixture = Fixture::new(NOTHING).await;
+    let policy = |name: &str| format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n");
+    fs::write(fixture.folder.join("more.toml"), policy("disk")).unwrap();
+    let text = format!("include = [\"more.toml\"]\n{NOTHING}");
+    let part = |name: &str| json!([{ "origin": "more.toml", "text": policy(name) }]);
+    let with =
+        |name: &str| json!({ "file": "", "text": text, "save": true, "included": part(name) });
+    assert_eq!(code(fixture.applies(with("client")).await.unwrap()), Code::BadRequest);
+    assert_eq!(fixture.saved_and_running().await, [NOTHING; 2]);
+    fixture.applies(saved(&text)).await.unwrap().unwrap();
+    fixture.applies(with("disk")).await.unwrap().unwrap();
+    let installed = fixture.daemon.installed().await;
+    let names: Vec<_> = installed.config.policies.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["disk"]);
+    assert_eq!(fixture.saved_and_running().await, [&*text; 2]);
 }
