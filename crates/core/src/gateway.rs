@@ -5,7 +5,7 @@
 //! - `control` sends control traffic past the policies, if the link has a rate.
 //! - `classify` finds the packet's flow and aggregate.
 //! - `track` updates the flow from the packet's headers.
-//! - `signal` holds an ACK if the data that it calls for would have to wait.
+//! - `signal` holds an ACK if the data that it requests would have to wait.
 //! - The aggregate conditions the packet.
 //! - `link` sends it.
 //!

@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Kills: ports that are never told, or that are told the setting of another port.
+    /// Kills: ports that never get the setting, or get the setting of another port.
     #[test]
     fn each_port_is_told_whether_its_super_packets_are_cut() {
         let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));

@@ -98,7 +98,7 @@ impl Calendar {
 
 /// A day is `2^20` ns, about a millisecond.
 const DAY_BITS: u32 = 20;
-/// Number of days. They cover a second.
+/// Number of days: they cover a second.
 const DAYS: usize = 1_024;
 const LAST: u64 = 1_023;
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!((calendar.total(MS(50)), calendar.below(1)), (0, None));
     }
 
-    /// Kills: using the oldest leave first.
+    /// Kills: use of the oldest credit first.
     #[test]
     fn leave_that_was_for_nothing_runs_out_although_there_is_more() {
         let mut calendar = Calendar::default();

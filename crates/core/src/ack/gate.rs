@@ -1,4 +1,5 @@
-//! The gate of a class: it releases ACKs while `backlog + credit < target`.
+//! The gate of a class: it releases ACKs while `backlog + credit < target`. The target is the data of a
+//! round trip to the senders plus two segments, and at least three segments.
 //!
 //! Source: `postack`, R001-9 P3, and R001-10 for downloads.
 //!
@@ -6,15 +7,17 @@
 //! most. The ledger's 200 ms are less than a round trip by satellite. A recovering sender uses half of its
 //! credit only, and the queue would run empty until the rest expires.
 //!
-//! Data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would keep
-//! unused credit from expiring, and the gate would request less than the rate for ever.
+//! Differs: data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would
+//! keep unused credit from expiring, and the gate would request less than the rate for ever.
 //!
-//! The time that credit is outstanding is measured (Little's law), not assumed to be the shortest round
-//! trip. With round trips that vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
+//! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
+//! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
-//! While packets of other flows wait too, the target is a segment of every flow with held ACKs. Flows that
-//! have sent FIN get no credit, as no data would use it. Application-limited flows get no credit while the
-//! rate carries their requests within 20 ms.
+//! Differs: while packets of other flows wait too, the target has room for a segment of every flow with
+//! held ACKs.
+//!
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Application-limited flows get
+//! no credit while the rate carries their requests within 20 ms.
 
 use std::time::Duration;
 

@@ -2,19 +2,19 @@
 //!
 //! `share = max(w * rate / W, w * (rate - satisfied) / (W - W_satisfied))`.
 
-/// The flows or aggregates that share a rate. A satisfied (`modest`) one takes less than its share, and
-/// leaves the others more (max-min fairness). Each reports whether it is satisfied, so no share needs a
-/// loop over all.
+/// Flows or aggregates that share a rate. A satisfied (`modest`) flow takes less than its share, so the
+/// others get more (max-min fairness). Each flow reports whether it is satisfied. So no share needs a loop
+/// over all flows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Takers {
     weight: u64,
-    /// Bits per second of the satisfied ones, and their weight.
+    /// Bits per second that satisfied flows take, and the weight of these flows.
     modest: u64,
     modest_weight: u64,
 }
 
 impl Takers {
-    /// Adds one of this `weight`. A satisfied one has the rate `modest`.
+    /// Adds a flow of this `weight`. A satisfied flow takes the rate `modest`.
     pub(super) fn add(&mut self, weight: u32, modest: Option<u64>) {
         self.weight += u64::from(weight);
         if let Some(takes) = modest {
@@ -23,7 +23,7 @@ impl Takers {
         }
     }
 
-    /// Removes one that was added with the same values.
+    /// Removes a flow that was added with the same values.
     pub(super) fn remove(&mut self, weight: u32, modest: Option<u64>) {
         self.weight -= u64::from(weight);
         if let Some(takes) = modest {

@@ -34,7 +34,7 @@ pub(super) struct Uncalled {
 struct Flow {
     /// Uncalled bytes up to `since`.
     bytes: u32,
-    /// Charged bytes since `since`: of arrived data, and of data that ACKs called for.
+    /// Charged bytes since `since`: of arrived data, and of data that ACKs requested.
     came: u32,
     asked: u32,
     refuses: bool,
@@ -145,7 +145,7 @@ mod tests {
     const MEMBER: Member = Member(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 
-    /// Sends frames at `kbps` for `ms` milliseconds. ACKs call for `asked` 1024ths of each frame. Returns the
+    /// Sends frames at `kbps` for `ms` milliseconds. ACKs request `asked` 1024ths of each frame. Returns the
     /// first time in milliseconds at which the sender is unresponsive.
     fn play(uncalled: &mut Uncalled, from: u64, ms: u64, kbps: u64, asked: u32) -> Option<u64> {
         let gap = Rate::from_kbps(kbps).time_for(crate::Bytes(FRAME.into()));

@@ -1,6 +1,6 @@
 //! Swapping the policies under live traffic: no packet is lost, overtaken, or without a policy.
 //!
-//! A swap goes on in slices of bounded length, so that packets pass in between, whatever the number of policies
+//! A swap runs in slices of bounded length, so that packets pass in between, whatever the number of policies
 //! and classes:
 //!
 //! - Classes are added and changed.
@@ -65,7 +65,7 @@ impl Generation {
     }
 }
 
-/// A set cannot be put in force while another swap goes on: hands the set back.
+/// A set cannot be put in force during another swap: hands the set back.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("another policy set is still being put in force")]
 pub struct StillInstalling(pub Box<Generation>);
@@ -131,7 +131,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// If another swap still goes on.
+    /// If another swap is in progress.
     pub fn begin_install(
         &mut self,
         now: Time,

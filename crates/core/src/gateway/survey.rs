@@ -265,7 +265,8 @@ impl FlowSurvey {
         }
     }
 
-    /// The flows: active ones first, each those with most bytes first. A flow that began again while the survey went on is reported once.
+    /// The flows: active ones first, each those with most bytes first. A flow that began again during the
+    /// survey is reported once.
     #[must_use]
     pub fn report(self) -> Vec<FlowReport> {
         self.reports

@@ -59,7 +59,7 @@ pub(super) trait Line {
 pub(super) enum Leaves {
     /// The oldest that is not dropped.
     Oldest,
-    /// The oldest in any case: the caller was told its length.
+    /// The oldest packet in any case: the caller knows its length.
     Promised,
 }
 

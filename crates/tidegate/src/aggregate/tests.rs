@@ -160,7 +160,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
 }
 
-/// Kills: a FIN in place of a RST; a server that is not told; a failure that is not counted.
+/// Kills: a FIN in place of a RST; a server that is not notified; a failure that is not counted.
 #[tokio::test]
 async fn resets_and_refusals_are_carried() {
     let [a, b] = pair_up(|_| ()).await;

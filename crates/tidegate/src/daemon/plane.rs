@@ -197,7 +197,7 @@ impl Plane {
     }
 
     /// The report and classes that `survey` selects. The data plane adds one bounded part at a time and forwards
-    /// packets in between. While a swap goes on, it adds none. If changes of policies or classes have made the survey
+    /// packets in between. During a swap it adds none. If changes of policies or classes have made the survey
     /// start over too often, further changes wait for it.
     async fn survey(
         &self,

@@ -228,7 +228,8 @@ fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, mis
     }
 }
 
-/// Kills: a queue held for filled by others after five round trips; windows that grow while packets are lost.
+/// Kills: a queue that counts as filled by cross traffic after five round trips.
+/// Kills: windows that grow while packets are lost.
 #[test]
 fn it_competes_while_the_queue_stays_full_and_no_longer() {
     let (mut now, mut control) = (Time::ZERO, control());

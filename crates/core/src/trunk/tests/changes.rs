@@ -144,7 +144,7 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
 
 /// The first hello counts however late it comes, and only once. A changed trunk has met its peer.
 ///
-/// Kills: a peer that is met anew when something changes, so that what is under way is sent twice.
+/// Kills: a new session with the peer after a change, so that packets in flight are sent twice.
 #[test]
 fn the_first_hello_counts_whenever_it_comes_and_once() {
     for waited in [100, 10_000] {

@@ -165,7 +165,7 @@ async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
     assert!(taken > 0);
 }
 
-/// Of two requests that wait for each other's memory, the first is refused, and the second goes on.
+/// Of two requests that wait for each other's memory, the first is refused, and the second continues.
 ///
 /// Kills: two that end each other; two that wait for ever.
 #[tokio::test(start_paused = true)]

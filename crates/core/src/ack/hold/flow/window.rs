@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(flow.capped(&tcp), None);
     }
 
-    /// Kills: a window that no loss leaves three duplicates of, or that its scale cannot tell.
+    /// Kills: a window that is too small for three duplicates after a loss, or for its scale.
     #[test]
     fn the_least_window_is_of_four_segments_and_can_be_shown() {
         let least = |told, scale| Flow { scale, ..Flow::default() }.least_window(told).0;
