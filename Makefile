@@ -53,7 +53,7 @@ python: .venv/build
 	@touch $@
 
 repro: setup build ## every experiment, every claim; writes docs/reproduce and ends with the verdicts
-	.venv/bin/tidegate-repro report
+	TIDEGATE_BIN=$(abspath $(PROGRAM)) .venv/bin/tidegate-repro report
 
 bench: setup build ## what a packet costs: instructions, memory, time, evenness; also in target/bench.md and bench.json
 	TIDEGATE_BIN=$(abspath $(PROGRAM)) cargo run --release --locked --package tidegate-bench -- all --out $(TARGET)

@@ -1,13 +1,14 @@
 """Tests of ``tidegate-repro``."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tidegate import Estimate, Table, experiment, repro
+from tidegate import Estimate, Table, experiment, kept, repro
 from tidegate.experiment import paired
 from tidegate.published import Page
 from tidegate.report import count
@@ -186,20 +187,29 @@ def test_the_counts_of_the_published_pages_are_those_of_their_tables():
     assert f"- {every}".replace("\n", "\n- ") in (folder / "verdicts.md").read_text()
 
 
+def test_live_experiments_run_what_make_build_builds(monkeypatch):
+    """Kills: a live experiment that measures an older program, of another profile."""
+    monkeypatch.delenv("TIDEGATE_BIN", raising=False)
+    monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
+    root = Path(__file__).parents[2]
+    profile = re.search(r"^PROFILE := (\w+)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert profile and kept.program(root) == root / "target" / profile[1] / "tidegate"
+
+
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
     """Kills: a kept run that is repeated; a run of another program that counts."""
     monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
-    kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
-    check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(kept)]
-    assert repro.main([*check, "--seeds", "1"]) == 0 and len(kept.read_text().splitlines()) == 2
-    assert repro.main(check) == 0 and len(kept.read_text().splitlines()) == 6
+    runs, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
+    check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(runs)]
+    assert repro.main([*check, "--seeds", "1"]) == 0 and len(runs.read_text().splitlines()) == 2
+    assert repro.main(check) == 0 and len(runs.read_text().splitlines()) == 6
     code.write_text(code.read_text().replace("2 * base", "9 * base"))
     for name in [name for name in sys.modules if name.startswith("experiments")]:
         del sys.modules[name]
     experiment.load.cache_clear()
-    assert repro.main(check) == 0 and len(kept.read_text().splitlines()) == 6
+    assert repro.main(check) == 0 and len(runs.read_text().splitlines()) == 6
     monkeypatch.setenv("TIDEGATE_BIN", __file__)
-    assert repro.main(check) == 1 and len(kept.read_text().splitlines()) == 12
+    assert repro.main(check) == 1 and len(runs.read_text().splitlines()) == 12
 
 
 def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):

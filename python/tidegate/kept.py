@@ -53,7 +53,7 @@ class Kept:
 def program(root: Path) -> Path:
     """The program for real hosts: the one in TIDEGATE_BIN, or the result of `make build`."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    return Path(os.environ.get("TIDEGATE_BIN", target / "release" / "tidegate"))
+    return Path(os.environ.get("TIDEGATE_BIN", target / "dist" / "tidegate"))
 
 
 def _name(experiment: Experiment, case: Case) -> str:

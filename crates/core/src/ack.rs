@@ -39,7 +39,7 @@ pub(crate) use waiting::{Waiting, line};
 /// Sides are named from the data of the aggregate: its sender is near, its receiver far. The
 /// mechanism is notified of every data packet, and offered every returning packet.
 pub trait AckControl: Send {
-    /// Returns `true` if data waits in the queue of the aggregate, or passes and is charged.
+    /// Returns the side of the gateway on which the bottleneck is.
     fn placement(&self) -> Placement;
 
     /// Changes the profile of the aggregate.

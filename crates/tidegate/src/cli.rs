@@ -75,7 +75,7 @@ enum Command {
     Lab(commands::lab::Args),
     /// Simulate a network and its traffic in virtual time
     Sim(commands::sim::Args),
-    /// Show in a minute what Tidegate does, on real TCP connections
+    /// Show in two minutes what Tidegate does, on real TCP connections
     Demo(commands::demo::Args),
     /// Print the JSON Schema of policy files
     Schema(commands::schema::Args),

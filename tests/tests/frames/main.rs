@@ -118,12 +118,13 @@ action = "police-drop"
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
 }
 
-/// A limit for answers of DNS servers, as in `examples/isp.toml`.
+/// A limit for answers of DNS servers, as in `examples/isp.toml`. Its rate is so low that the frames
+/// of a test exceed it even if a busy machine sends them over some seconds.
 const AMPLIFIERS: &str = r#"
 [[policy]]
 name = "amplifiers"
 match = { protocol = "udp", src_port = 53 }
-profile = { mean = "5 Mbit/s", burst = "15140 B" }
+profile = { mean = "20 kbit/s", burst = "15140 B" }
 action = "police-drop"
 "#;
 
@@ -166,7 +167,7 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
     // At most the burst and the tokens of the elapsed time. Short frames fill this completely.
     let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
-    let allowed = 15_140 + begin.elapsed().as_micros() * 5 / 8;
+    let allowed = 15_140 + begin.elapsed().as_micros() / 400;
     let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
     assert!(conforming <= most && drops > 0, "{conforming} of {most}, {drops} dropped");
     let expected = usize::try_from(conforming).unwrap_or(usize::MAX);

@@ -8,7 +8,6 @@
 //!
 //! `last` is the ACK that departed last. `fields` are the flags with ECE, CWR and the reserved bits (ACE of AccECN), the
 //! ECN field and the DS codepoint of IP, and the presence of timestamps. Hence no duplicate ACK, no ACK in front of a
-//! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks, an option
 //! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks,
 //! an option that the gateway does not interpret, MPTCP or a digest, and for flows under ACK
 //! control. Packets of untracked flows are never dropped, because their queue has packets of many

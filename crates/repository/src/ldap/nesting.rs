@@ -119,7 +119,7 @@ impl Nesting {
     }
 }
 
-/// Returns `true` if the library can safely parse `value`, the content of a control.
+/// Checks that the library can safely parse `value`, the content of a control.
 pub(super) fn check(value: &[u8]) -> Result<(), Fault> {
     let mut nesting = Nesting::default();
     nesting.follow(value)?;

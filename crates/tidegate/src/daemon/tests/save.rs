@@ -12,6 +12,17 @@ fn saved(text: &str) -> Value {
     json!({ "file": "new.toml", "text": text, "save": true })
 }
 
+/// The result of `task`, which must not wait any more. The clock is paused.
+async fn ended<R>(task: JoinHandle<R>) -> R {
+    for _ in 0..100_000 {
+        if task.is_finished() {
+            return task.await.unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it still waits")
+}
+
 impl Fixture {
     /// Asks for `apply` with `proposal` in a task of its own.
     fn applies(&self, proposal: Value) -> JoinHandle<anyhow::Result<Applied>> {
@@ -173,7 +184,7 @@ async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     tokio::time::pause();
     let save = fixture.replaces(next, staged).await;
     tokio::time::advance(PATIENCE + Duration::from_millis(1)).await;
-    let failure = save.await.unwrap();
+    let failure = ended(save).await;
     tokio::time::resume();
     assert!(failure.code == Code::NotSaved && failure.message.starts_with("in force, but whether"));
     assert!(fixture.daemon.changing.try_lock().is_ok());
@@ -242,7 +253,7 @@ async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
         tokio::task::yield_now().await;
     }
     tokio::time::advance(reload::READ + Duration::from_millis(1)).await;
-    reload.await.unwrap();
+    ended(reload).await;
     tokio::time::resume();
     assert!(fixture.daemon.working.try_lock().is_ok());
     let status: Status = fixture.get("/v1/status").await;

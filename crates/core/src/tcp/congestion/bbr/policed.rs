@@ -1,7 +1,7 @@
 //! Detects a policer that drops traffic above its rate.
 //!
 //! Law: an interval lasts from one loss to another, four to sixteen rounds later. The rate of a
-//! policer is found in two consecutive intervals if `lost / delivered > 50 / 256` in both and their
+//! policer is found in two consecutive intervals if `lost / delivered >= 50 / 256` in both and their
 //! rates differ by at most an eighth or 4 kbit/s. For 48 rounds the mean of the two rates then
 //! replaces the bandwidth.
 //!
