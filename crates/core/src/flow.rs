@@ -171,7 +171,7 @@ impl Flow {
     pub fn on_arrival(&mut self, now: Time, packet: &mut Packet, direction: Direction) -> Arrival {
         self.seen = ticks(now);
         let Some(segment) = &packet.tcp else {
-            self.tally[direction.index()].add(packet.len);
+            self.tally[direction.index()].add(packet.wire_len());
             return Arrival::PLAIN;
         };
         let mut arrival = self.tracker.on_arrival(segment, direction, &mut self.halves);
@@ -181,7 +181,7 @@ impl Flow {
             self.halves.renew();
         }
         arrival.rtt |= self.halves.on_arrival(direction, now, segment);
-        self.tally[direction.index()].add(packet.len);
+        self.tally[direction.index()].add(packet.wire_len());
         packet.seen_before = arrival.seen_before;
         arrival
     }

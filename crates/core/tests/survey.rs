@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
-use tidegate_core::packet::{Direction, TcpSegment};
+use tidegate_core::packet::{Direction, FlowKey, Protocol, TcpSegment};
 use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
-use tidegate_core::report::Report;
+use tidegate_core::report::{Count, Report};
 use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
@@ -188,10 +188,12 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     assert_eq!(counts(&run), [1, 1]);
 }
 
-/// Kills: headers counted once for all frames, at the ports or at the policy; those of a single frame counted twice.
+/// Kills: headers counted once for all frames, at the ports, at the policy or at the flow, with TCP or
+/// without; those of a single frame counted twice.
 #[test]
 fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
     const HEADERS: u32 = 66;
+    const UDP_HEADERS: u32 = 42;
     let mut run =
         Run::new(&config(), vec![policy("all", from(1), shape_by(conditioning(), "drop-tail"))]);
     for segments in [40, 1] {
@@ -201,10 +203,20 @@ fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
         let segments = u16::try_from(segments).unwrap();
         run.offer_packet(Gateway::LAN, Packet { tcp, segments, segment: 1_448, ..single });
     }
+    let single = gateway_run::packet(1, 0, UDP_HEADERS + 3 * 1_000);
+    let key = FlowKey { protocol: Protocol::UDP, ..single.key };
+    let udp =
+        Packet { key, tcp: None, transport_offset: 34, segments: 3, segment: 1_000, ..single };
+    run.offer_packet(Gateway::LAN, udp);
     run.until(Time::from_secs(1));
+    let flows: Vec<Count> = run.gateway.flows(run.now, 2).iter().map(|flow| flow.offered).collect();
     let (_, report) = run.end();
     let (up, all) = (Direction::Up.index(), &report.aggregates[0]);
+    let tcp = Count { packets: 2, bytes: 41 * u64::from(HEADERS + 1_448) };
+    let udp = Count { packets: 1, bytes: 3 * u64::from(UDP_HEADERS + 1_000) };
+    assert_eq!(flows, [tcp, udp]);
+    let both = Count { packets: tcp.packets + udp.packets, bytes: tcp.bytes + udp.bytes };
     for count in [report.received[up], report.transmitted[up], all.offered, all.conforming] {
-        assert_eq!((count.packets, count.bytes), (2, 41 * u64::from(HEADERS + 1_448)));
+        assert_eq!(count, both);
     }
 }

@@ -194,7 +194,8 @@ pub struct Bypassed {
     pub no_socket: Count,
 }
 
-/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire.
+/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire. Where
+/// it waits, or is [`Bypassed`], its headers count once.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// Packets.

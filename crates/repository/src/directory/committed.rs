@@ -4,6 +4,9 @@
 //! set back in between: a later change then has an earlier time, and when the clock reaches the old times again, an
 //! earlier change seems later. So the files read with a marker are remembered. Other files are not committed by the same
 //! marker. Files that did not change are older than a new marker.
+//!
+//! Some file systems have times in whole seconds. Two markers that are written into one file within a second may then
+//! differ only in their content.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +19,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(10);
 /// The last set read with a marker.
 #[derive(Debug, Default)]
 pub(super) struct Committed {
-    marker: Option<Version>,
+    /// Version and content of the marker.
+    marker: Option<(Version, Vec<u8>)>,
     /// In the order of their names.
     files: Vec<(PathBuf, Version)>,
     /// Time of the last addition or removal in the directory.
@@ -27,6 +31,8 @@ pub(super) struct Committed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub marker: Version,
+    /// Content of the marker.
+    pub content: &'a [u8],
     pub directory: &'a Path,
     /// Time of the last addition or removal in the directory.
     pub listed: Duration,
@@ -37,8 +43,11 @@ pub(super) struct Found<'a> {
 impl Committed {
     /// Stores the set that was read.
     pub(super) fn keep(&mut self, found: &Found<'_>) {
-        *self =
-            Self { marker: Some(found.marker), files: found.files.to_vec(), listed: found.listed };
+        *self = Self {
+            marker: Some((found.marker, found.content.to_vec())),
+            files: found.files.to_vec(),
+            listed: found.listed,
+        };
     }
 
     /// A file that was changed, added or removed after the marker was written, or the directory in place of a removed
@@ -52,7 +61,10 @@ impl Committed {
         };
         let is_known = |(path, version): &(PathBuf, Version)| known(path) == Some(*version);
         let mut unknown = found.files.iter().filter(|file| !is_known(file));
-        if self.marker == Some(found.marker) {
+        let is_same = |(version, content): &(Version, Vec<u8>)| {
+            *version == found.marker && content == found.content
+        };
+        if self.marker.as_ref().is_some_and(is_same) {
             let added = unknown.next().map(|(path, _)| path.as_path());
             let removed = (self.files.len() != found.files.len()).then_some(found.directory);
             return added.or(removed);
@@ -86,7 +98,8 @@ mod tests {
     /// What a directory holds with a marker of the second `marker`, listed last at `listed`.
     fn found(marker: u64, listed: u64, files: &[(PathBuf, Version)]) -> Found<'_> {
         let directory = Path::new("policies");
-        Found { marker: version(99, marker), directory, listed: Duration::from_secs(listed), files }
+        let listed = Duration::from_secs(listed);
+        Found { marker: version(99, marker), content: b"41", directory, listed, files }
     }
 
     const fn at(seconds: u64) -> Duration {
@@ -130,6 +143,22 @@ mod tests {
         let late = files(&[80, 90, 94]);
         assert_eq!(committed.newer(&found(60, 90, &late), at(95)), Some(Path::new("3.toml")));
         assert_eq!(committed.newer(&found(60, 94, &edited), at(95)), Some(Path::new("policies")));
+    }
+
+    /// In a file system with times in whole seconds, all is of 100 s. The second marker is of the same length as the
+    /// first, and is written into the same file.
+    ///
+    /// Kills: a marker with other content taken for the same because its version is, which loses the commit.
+    #[test]
+    fn a_marker_with_other_content_commits_within_the_step_of_coarse_times() {
+        let one = files(&[100, 100]);
+        let (path, before) = one[0].clone();
+        let edited = [(path, Version { size: before.size + 1, ..before }), one[1].clone()];
+        let mut committed = Committed::default();
+        committed.keep(&found(100, 100, &one));
+        let same = found(100, 100, &edited);
+        assert_eq!(committed.newer(&same, at(101)), Some(Path::new("1.toml")));
+        assert_eq!(committed.newer(&Found { content: b"42", ..same }, at(101)), None);
     }
 
     /// Kills: an order of times that is not kept where nothing is known, as after a start.

@@ -214,13 +214,13 @@ impl Directory {
         look: &'a Look,
         files: &'a [(PathBuf, Version)],
     ) -> Result<Option<Found<'a>>, Fault> {
-        let Some((_, marker, _)) = &look.marker else { return Ok(None) };
+        let Some((_, marker, content)) = &look.marker else { return Ok(None) };
         if look.holder() != look.directory() {
             return Ok(None);
         }
         let itself = fs::metadata(look.holder()).map_err(|error| self.missing(&error))?;
         let listed = Version::of(&itself).modified;
-        Ok(Some(Found { marker: *marker, directory: look.holder(), listed, files }))
+        Ok(Some(Found { marker: *marker, content, directory: look.holder(), listed, files }))
     }
 
     fn committed(&self) -> MutexGuard<'_, Committed> {
