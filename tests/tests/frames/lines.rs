@@ -82,7 +82,7 @@ const REST: Duration = Duration::from_millis(150);
 
 /// Two full frames depart as they come. The small packet is the next one. Where the third frame is chosen before the
 /// line is free, the small packet waits for this one in each burst. If the machine holds up the sender, more frames are
-/// ahead, so that one undisturbed burst is enough.
+/// ahead, and fewer if the kernel sends a frame of its own before. So one undisturbed burst is enough.
 ///
 /// Kills: a packet that is chosen before the line is free; small packets behind the upload.
 fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str) {
@@ -103,7 +103,6 @@ fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str)
     };
     let ahead: Vec<_> = (1..=BURSTS).map(ahead).collect();
     assert!(ahead.contains(&Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
-    assert!(ahead.iter().all(|it| *it >= Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
 }
 
 /// A frame takes 16 ms, so that all addresses have a backlog soon, also where the sender is slow.
