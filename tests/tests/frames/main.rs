@@ -377,11 +377,15 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     const SILENT: u16 = 100;
     let gateway = bed.gateway(backend, "");
     until("nothing to manage", LIMIT, || gateway.status()["passing"].as_bool().filter(|it| *it));
+    // Reads status and interfaces again if a frame of the hosts' kernels arrived in between.
     let ways = || {
         let at = [("up", "lan"), ("down", "wan")];
-        let interfaces = at.map(|(_, interface)| bed.middle.received(interface));
-        let status = gateway.status();
-        [0, 1].map(|n| Ways::of(&status, at[n].0, interfaces[n]))
+        let interfaces = || at.map(|(_, interface)| bed.middle.received(interface));
+        let (before, status) = until("a moment without a frame", LIMIT, || {
+            let (before, status) = (interfaces(), gateway.status());
+            (interfaces() == before).then_some((before, status))
+        });
+        [0, 1].map(|n| Ways::of(&status, at[n].0, before[n]))
     };
     let before = ways();
     let cross = |frames: std::ops::Range<u16>| {
@@ -398,14 +402,19 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     pause(ENOUGH);
     cross(IDLE + THROUGH..IDLE + THROUGH + SILENT);
     gateway.signal("CONT");
-    // Frames of the hosts' kernels, such as neighbour discovery, count as well.
+    // Frames of the hosts' kernels, such as neighbour discovery, count as well. The gateway drops
+    // such a frame as stale if it arrives just after the gateway hangs. Its bytes are not counted.
+    let stale = || gateway.status()["drops"]["stale"].as_u64().unwrap_or(0);
     let found = until("the counts to agree", LIMIT, || {
         let now = ways();
         let found = [0, 1].map(|n| now[n].since(&before[n]));
+        let total = |of: fn(&Ways) -> [u64; 2], unit: usize| -> u64 {
+            found.iter().map(|it| of(it)[unit]).sum()
+        };
+        let differ = |unit| total(|it| it.interface, unit).checked_sub(total(Ways::sum, unit));
         // With a native XDP program, veth counts bytes without the Ethernet header.
-        let units = if backend == "af-xdp" { 1 } else { 2 };
-        let agree = found.iter().all(|it| it.sum()[..units] == it.interface[..units]);
-        agree.then_some(found)
+        let bytes_agree = backend == "af-xdp" || stale() > 0 || differ(1) == Some(0);
+        (differ(0) == Some(stale()) && bytes_agree).then_some(found)
     });
     let [up, _] = &found;
     let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).expect("a length");
@@ -414,10 +423,9 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
         assert!(all[0] >= ours && all[1] >= ours * len, "{backend}: {found:?}");
     }
     let status = gateway.status();
-    assert_eq!(
-        (&status["drops"], &status["up"]["port"]["ring_overflows"]),
-        (&Value::from(serde_json::Map::new()), &0.into())
-    );
+    let drops = status["drops"].as_object().expect("drops by reason");
+    assert!(drops.keys().all(|reason| reason == "stale"), "{drops:?}");
+    assert_eq!(status["up"]["port"]["ring_overflows"], 0);
     let text = Process::start(&mut bed.tidegate(&["status"])).finish(LIMIT).output;
     assert!(
         text.contains("with nothing to manage") && text.contains("while the gateway was silent"),
