@@ -324,11 +324,14 @@ impl Packet {
     }
 
     /// Bytes of the frames on the wire. Each frame of a super-packet repeats the headers.
+    #[inline]
     #[must_use]
     pub fn wire_len(&self) -> u32 {
-        if self.segments <= 1 {
-            return self.len;
-        }
+        if self.segments <= 1 { self.len } else { self.super_wire_len() }
+    }
+
+    #[cold]
+    fn super_wire_len(&self) -> u32 {
         let repeated = u32::from(self.segments) - 1;
         self.headers().saturating_mul(repeated).saturating_add(self.len)
     }

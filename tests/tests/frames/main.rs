@@ -408,13 +408,12 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     let found = until("the counts to agree", LIMIT, || {
         let now = ways();
         let found = [0, 1].map(|n| now[n].since(&before[n]));
-        let total = |of: fn(&Ways) -> [u64; 2], unit: usize| -> u64 {
-            found.iter().map(|it| of(it)[unit]).sum()
-        };
-        let differ = |unit| total(|it| it.interface, unit).checked_sub(total(Ways::sum, unit));
+        let missing = |it: &Ways, unit: usize| it.interface[unit].checked_sub(it.sum()[unit]);
+        let frames: Option<u64> = found.iter().map(|it| missing(it, 0)).sum();
         // With a native XDP program, veth counts bytes without the Ethernet header.
-        let bytes_agree = backend == "af-xdp" || stale() > 0 || differ(1) == Some(0);
-        (differ(0) == Some(stale()) && bytes_agree).then_some(found)
+        let bytes_agree = |it| missing(it, 0) > Some(0) || missing(it, 1) == Some(0);
+        let agree = backend == "af-xdp" || found.iter().all(bytes_agree);
+        (frames == Some(stale()) && agree).then_some(found)
     });
     let [up, _] = &found;
     let len = u64::try_from(datagram(bed, false, 0, 64).bytes().len()).expect("a length");
