@@ -14,12 +14,12 @@ mod field;
 mod hexadecimal;
 pub mod host;
 mod item;
-mod parameters;
+mod left;
 mod parts;
 pub mod policy_file;
 mod read;
 pub mod scenario;
-mod shape;
+mod schema;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

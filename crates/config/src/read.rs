@@ -2,14 +2,18 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::marking::MarkingSpec;
+use tidegate_core::parameters::Registered;
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
-use crate::parameters;
-use crate::shape::{self, Offer};
+use crate::{canonical, left, schema};
 
 /// A value with its place in a file.
 pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
@@ -463,16 +467,26 @@ impl<T: Choice> Read for T {
     }
 }
 
-/// Reads a mechanism: its name, or a table of its parameters with the name as `kind`.
+/// Reads a mechanism of a registry: its name, or a table of its parameters with the name as `kind`.
+pub(crate) fn registered<T: Registered + DeserializeOwned>(
+    node: &Node<'_>,
+    found: &mut Findings,
+) -> Option<T> {
+    mechanism(node, T::WHAT, T::NAMES, T::fields, found)
+}
+
+/// Reads one of the mechanisms `names`. `fields` returns the parameters of a name.
 pub(crate) fn mechanism<T: DeserializeOwned>(
     node: &Node<'_>,
     what: &'static str,
     names: &[&str],
+    fields: impl Fn(&str) -> &'static [&'static str],
     found: &mut Findings,
 ) -> Option<T> {
-    let kind = match node.get_ref() {
-        DeValue::Table(table) => table.get("kind"),
-        _ => Some(node),
+    let table = node.get_ref().as_table();
+    let kind = match table {
+        Some(table) => table.get("kind"),
+        None => Some(node),
     };
     let Some(kind) = kind else {
         let message = format!("`kind` is missing in the table of {what}");
@@ -485,7 +499,16 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         found.push(unknown_name(kind.span(), &name, what, names));
         return None;
     }
-    if parameters::left::reports(node, &name, found) {
+    if left::reports(node, &name, found) {
+        return None;
+    }
+    let known = fields(&name);
+    let keys = table.into_iter().flat_map(|table| table.keys());
+    let unknown =
+        keys.filter(|key| key.get_ref() != "kind" && !known.contains(&key.get_ref().as_ref()));
+    let unknown: Vec<_> = unknown.map(|key| not_a_parameter(key, &name, known)).collect();
+    if !unknown.is_empty() {
+        unknown.into_iter().for_each(|finding| found.push(finding));
         return None;
     }
     T::deserialize(ValueDeserializer::from(node.clone()))
@@ -497,33 +520,37 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         .ok()
 }
 
-/// The schema of a mechanism. `read` passes an offer to the reader of a name, and `about` describes
-/// each of `names`.
-pub(crate) fn mechanism_schema(
-    names: &[&str],
-    about: &[&str],
-    read: impl Fn(&str, Offer<'_>),
-) -> Value {
-    let table = |(name, about): (&&str, &&str)| {
-        let mut table = shape::schema(&|offer| read(name, offer));
-        let kind = json!({ "const": name });
-        table["type"] = json!("object");
-        table["description"] = json!(about);
-        table["additionalProperties"] = json!(false);
-        table["required"] = json!(["kind"]);
-        match table["properties"].as_object_mut() {
-            Some(properties) => {
-                parameters::describe(name, properties);
-                properties.insert("kind".to_owned(), kind);
-            }
-            None => table["properties"] = json!({ "kind": kind }),
-        }
-        table
+/// The error for the field `key` of the mechanism `name`, which has the parameters `known`.
+fn not_a_parameter(key: &Spanned<impl AsRef<str>>, name: &str, known: &[&str]) -> Diagnostic {
+    let field = key.get_ref().as_ref();
+    let message = format!("`{field}` is not a parameter of `{name}`");
+    let help = match known {
+        [] => format!("write \"{name}\": it has no parameters"),
+        known => one_of(field, known),
     };
-    let mut forms = vec![json!({ "enum": names })];
-    forms.extend(names.iter().zip(about).map(table));
-    json!({ "anyOf": forms })
+    Diagnostic::error(Code::BadMechanism, key.span(), message).help(help)
 }
+
+/// Implements [`Read`] for registries of mechanisms.
+macro_rules! registries {
+    ($($registry:ty),+) => {$(
+        impl Read for $registry {
+            fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+                registered(node, found)
+            }
+
+            fn schema() -> Value {
+                schema::mechanisms(&<Self as Registered>::mechanisms())
+            }
+
+            fn canonical(node: &Node<'_>) -> toml::Value {
+                canonical::mechanism::<Self>(node)
+            }
+        }
+    )+};
+}
+
+registries!(AllocationSpec, MarkingSpec, QdiscSpec, SchedulerSpec);
 
 /// The error for `node` if `what` was expected.
 pub(crate) fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {

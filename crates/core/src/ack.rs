@@ -22,12 +22,10 @@ mod waiting;
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::meter::Profile;
 use crate::packet::{Direction, Fifo, Member, Packet};
 use crate::registry::registry;
-use crate::{Bytes, Cx, PacketId, Time};
+use crate::{Bytes, Cx, PacketId, Time, choice};
 
 pub use hold::Counts;
 pub(crate) use place::Places;
@@ -152,17 +150,17 @@ pub struct Queue {
     pub ahead: Ahead,
 }
 
-/// Place where data of an ACK-controlled flow waits.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// By direction: data from the LAN as `upload`, data from the WAN as `download`.
-    #[default]
-    Auto,
-    /// The bottleneck is downstream of the gateway: data waits in the aggregate's queue.
-    Upload,
-    /// The bottleneck is upstream of the gateway: data passes at once and is charged.
-    Download,
+choice! {
+    /// Place where data of an ACK-controlled flow waits.
+    #[derive(Default)]
+    pub enum Placement {
+        /// By direction: data from the LAN as `upload`, data from the WAN as `download`.
+        Auto = "auto" [default],
+        /// The bottleneck is downstream of the gateway: data waits in the aggregate's queue.
+        Upload = "upload",
+        /// The bottleneck is upstream of the gateway: data passes at once and is charged.
+        Download = "download",
+    }
 }
 
 impl Placement {

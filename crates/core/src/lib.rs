@@ -5,7 +5,7 @@
 //! plane are two such callers. Neither has a private version of any mechanism.
 //!
 //! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
-//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
+//! `packet`, `cx`, `machine` · `parameters`, `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
 //! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ pub mod machine;
 pub mod marking;
 pub mod meter;
 pub mod packet;
+pub mod parameters;
 pub mod policy;
 pub mod qdisc;
 pub mod random;

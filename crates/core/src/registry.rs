@@ -43,27 +43,29 @@ macro_rules! registry {
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
         }
 
+        impl $crate::parameters::Registered for $spec {
+            const WHAT: &'static str = $what;
+            const NAMES: &'static [&'static str] = Self::NAMES;
+
+            fn fields(name: &str) -> &'static [&'static str] {
+                match name {
+                    $($name => <$module::Config as $crate::parameters::Declared>::NAMES,)+
+                    _ => &[],
+                }
+            }
+
+            fn mechanisms() -> Vec<$crate::parameters::Mechanism> {
+                vec![$($crate::parameters::Mechanism {
+                    name: $name,
+                    about: concat!($($each),+).trim_ascii(),
+                    parameters: <$module::Config as $crate::parameters::Declared>::parameters(),
+                }),+]
+            }
+        }
+
         impl $spec {
             /// All names.
             pub const NAMES: &[&str] = &[$($name),+];
-
-            /// A sentence about each of [`NAMES`](Self::NAMES).
-            pub const ABOUT: &[&str] = &[$(concat!($($each),+).trim_ascii()),+];
-
-            /// Deserializes the parameters of the mechanism called `name`. `None` if no mechanism
-            /// has that name.
-            pub fn parameters<'de, D: serde::Deserializer<'de>>(
-                name: &str,
-                from: D,
-            ) -> Option<Result<Self, D::Error>> {
-                match name {
-                    $($name => {
-                        let config = <$module::Config as serde::Deserialize>::deserialize(from);
-                        Some(config.map(Self::$variant))
-                    })+
-                    _ => None,
-                }
-            }
 
             /// Its name.
             #[must_use]
@@ -111,22 +113,13 @@ macro_rules! registry {
                 from.deserialize_any(Visitor)
             }
         }
-    };
-}
 
-/// Deserializes a `Config` field by field, and then calls its `check`.
-///
-/// The derived `Deserialize` must be `remote = "Self"`.
-macro_rules! checked {
-    ($config:ident) => {
-        impl<'de> serde::Deserialize<'de> for $config {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let config = Self::deserialize(from)?;
-                config.check().map_err(serde::de::Error::custom)?;
-                Ok(config)
-            }
+        $crate::value! {
+            $spec: $crate::parameters::Form::Named(<Self as $crate::parameters::Registered>::mechanisms()),
+                |it| Some($crate::parameters::Written::Text(it.name().to_owned())),
+                <Self as serde::Deserialize>::deserialize;
         }
     };
 }
 
-pub(crate) use {checked, registry};
+pub(crate) use registry;

@@ -123,14 +123,14 @@ pub enum UnitError {
 }
 
 /// A kind of quantity: its name, an example, and its units with their sizes.
-struct Kind {
+pub(crate) struct Kind {
     name: &'static str,
     article: &'static str,
     example: &'static str,
     units: &'static [(&'static str, u64)],
 }
 
-const RATE: Kind = Kind {
+pub(crate) const RATE: Kind = Kind {
     name: "rate",
     article: "a rate",
     example: "20 Mbit/s",
@@ -143,7 +143,7 @@ const RATE: Kind = Kind {
     ],
 };
 
-const BYTES: Kind = Kind {
+pub(crate) const BYTES: Kind = Kind {
     name: "size",
     article: "a size",
     example: "64 KiB",
@@ -158,7 +158,7 @@ const BYTES: Kind = Kind {
     ],
 };
 
-const DURATION: Kind = Kind {
+pub(crate) const DURATION: Kind = Kind {
     name: "time",
     article: "a time",
     example: "10 ms",
@@ -166,10 +166,15 @@ const DURATION: Kind = Kind {
 };
 
 /// Chances are counted in parts per billion, so that `0.0001 %` is exact.
-const CHANCE: Kind =
+pub(crate) const CHANCE: Kind =
     Kind { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
 impl Kind {
+    /// The names of its units.
+    pub(crate) fn unit_names(&self) -> impl Iterator<Item = &'static str> {
+        self.units.iter().map(|(name, _)| *name)
+    }
+
     /// `text` in this kind's smallest unit.
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
@@ -213,9 +218,20 @@ impl Kind {
         let largest =
             self.units.iter().filter(|(_, size)| fits(*size)).max_by_key(|(_, size)| *size);
         let (unit, size) = largest.unwrap_or(&self.units[0]);
-        write!(f, "{} {unit}", value / size)
+        if value.is_multiple_of(*size) {
+            return write!(f, "{} {unit}", value / size);
+        }
+        let digits = format!(
+            "{}.{:09}",
+            value / size,
+            u128::from(value % size) * BILLION / u128::from(*size)
+        );
+        write!(f, "{} {unit}", digits.trim_end_matches('0'))
     }
 }
+
+/// Nine decimal places: the most that [`decimal`] reads.
+const BILLION: u128 = 1_000_000_000;
 
 /// `digits`, with at most one point, times `size`. `None` if the product is no integer or too
 /// large.
@@ -234,22 +250,6 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
     }
     let part = u64::try_from(part / u128::from(scale)).ok()?;
     whole.checked_mul(size)?.checked_add(part)
-}
-
-/// [`duration`], for fields that may be absent.
-pub(crate) mod optional_duration {
-    use serde::{Deserialize, Deserializer};
-
-    use super::{Duration, duration};
-
-    #[derive(Deserialize)]
-    struct Written(#[serde(with = "duration")] Duration);
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
-    }
 }
 
 /// The notation of times in files, for `#[serde(with = "units::duration")]`.
@@ -369,6 +369,8 @@ macro_rules! written_as {
 pub struct Factor(u64);
 
 impl Factor {
+    /// Zero.
+    pub const ZERO: Self = Self(0);
     /// One, which multiplies without a change.
     pub const ONE: Self = Self(MILLION);
 

@@ -1,9 +1,8 @@
 //! TCP settings in scenario files: a table for the run, for a host, or for traffic.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tidegate_core::tcp::congestion::CongestionSpec;
-use tidegate_core::tcp::{Config, Details};
+use serde_json::Value;
+use tidegate_core::tcp::Config;
 use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -12,8 +11,8 @@ use crate::canonical;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
-use crate::read::{Node, Read, mechanism_schema, one_of, wrong_type};
-use crate::shape;
+use crate::read::{Node, Read, one_of, wrong_type};
+use crate::schema;
 
 /// A table of TCP settings. Its meaning depends on the tables to which it adds.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +28,7 @@ impl Read for Tcp {
     }
 
     fn schema() -> Value {
-        let mut schema = shape::schema(&|offer| drop(Config::deserialize(offer)));
-        schema["properties"]["congestion"] =
-            mechanism_schema(CongestionSpec::NAMES, CongestionSpec::ABOUT, |name, offer| {
-                drop(CongestionSpec::parameters(name, offer));
-            });
-        for (name, about) in ABOUT.iter().chain(Details::ABOUT) {
-            schema["properties"][name]["description"] = json!(about);
-        }
-        schema
+        schema::table(&Config::parameters())
     }
 }
 
@@ -70,15 +61,6 @@ impl Read for OfTrunk {
         canonical::mechanism::<Config>(node)
     }
 }
-
-/// The fields beside the details of a profile, with descriptions.
-const ABOUT: &[(&str, &str)] = &[
-    ("profile", "Whose end point this is like."),
-    ("congestion", "The congestion control, by name or as a table."),
-    ("mss", "Data of a segment at most."),
-    ("receive_window", "What a receiver takes in beyond what it has handed on."),
-    ("window_scale", "The shift of windows, where scaling is offered."),
-];
 
 /// The TCP settings of a document.
 pub(super) struct Settings<'a> {
