@@ -9,6 +9,7 @@
 pub mod aggregate;
 mod canonical;
 pub mod code;
+mod declared;
 mod diagnostic;
 mod field;
 mod hexadecimal;

@@ -67,6 +67,15 @@ macro_rules! registry {
             /// All names.
             pub const NAMES: &[&str] = &[$($name),+];
 
+            /// The parameters that differ from their defaults, as a file writes them.
+            #[must_use]
+            pub fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
+                match self {
+                    $(Self::$variant(config) => $crate::parameters::Declared::changed(config),)+
+                    $(Self::$unnamed(config) => config.changed(),)?
+                }
+            }
+
             /// Its name.
             #[must_use]
             pub fn name(&self) -> &'static str {
@@ -116,7 +125,7 @@ macro_rules! registry {
 
         $crate::value! {
             $spec: $crate::parameters::Form::Named(<Self as $crate::parameters::Registered>::mechanisms()),
-                |it| Some($crate::parameters::Written::Text(it.name().to_owned())),
+                |it| Some($crate::parameters::Written::mechanism(it.name(), it.changed())),
                 <Self as serde::Deserialize>::deserialize;
         }
     };

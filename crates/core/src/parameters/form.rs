@@ -73,6 +73,18 @@ pub enum Written {
     Table(Vec<(&'static str, Self)>),
 }
 
+impl Written {
+    /// The mechanism `name`: its name, or a table if any parameters `changed`.
+    #[must_use]
+    pub fn mechanism(name: &str, changed: Vec<(&'static str, Self)>) -> Self {
+        let name = Self::Text(name.to_owned());
+        if changed.is_empty() {
+            return name;
+        }
+        Self::Table(std::iter::once(("kind", name)).chain(changed).collect())
+    }
+}
+
 /// The notation of TOML.
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

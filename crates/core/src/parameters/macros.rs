@@ -67,7 +67,8 @@ macro_rules! parameters {
                     $crate::parameters::Parameter {
                         name: stringify!($field),
                         about: concat!($($doc),+).trim_ascii(),
-                        default: <$type as $crate::parameters::Value>::written(&default),
+                        default: <$type as $crate::parameters::Value>::written(&default)
+                            .filter(|default| *default != $crate::parameters::Written::Table(Vec::new())),
                         form: <$type as $crate::parameters::Value>::form(),
                         limits: $crate::parameters!(@limits $type $(, $range)?),
                     }
@@ -87,6 +88,19 @@ macro_rules! parameters {
                 })*
                 let _ = map;
                 Err(serde::de::Error::unknown_field(name, Self::NAMES))
+            }
+
+            fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
+                #[allow(unused_mut, reason = "a mechanism may have no parameters")]
+                let mut fields = Vec::new();
+                $({
+                    let default: $type = $default;
+                    let value = <$type as $crate::parameters::Value>::written(&self.$field);
+                    if value != <$type as $crate::parameters::Value>::written(&default) {
+                        fields.extend(value.map(|value| (stringify!($field), value)));
+                    }
+                })*
+                fields
             }
 
             fn in_range(&self) -> Result<(), String> {
@@ -111,7 +125,7 @@ macro_rules! parameters {
 
         $crate::value! {
             $config: $crate::parameters::Form::Table(<Self as $crate::parameters::Declared>::parameters()),
-                |_it| None, <Self as serde::Deserialize>::deserialize;
+                |it| Some($crate::parameters::Written::Table($crate::parameters::Declared::changed(it))), <Self as serde::Deserialize>::deserialize;
         }
     };
     (@limits $type:ty) => { $crate::parameters::Limits::default() };

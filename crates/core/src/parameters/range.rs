@@ -79,7 +79,7 @@ impl Limits {
             ("at least", &self.least),
             ("more than", &self.above),
             ("at most", &self.most),
-            ("less than", &self.below),
+            ("below", &self.below),
         ];
         let part = |(word, bound): (&str, &Option<Written>)| {
             bound.as_ref().map(|bound| format!("{word} {bound}"))

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Visitor};
 
-use super::form::{Mechanism, Parameter};
+use super::form::{Mechanism, Parameter, Written};
 use super::value::Value;
 
 /// A table whose fields [`parameters!`](crate::parameters!) declares.
@@ -30,6 +30,9 @@ pub trait Declared: Default {
         name: &'static str,
         map: &mut A,
     ) -> Result<(), A::Error>;
+
+    /// The fields that differ from their defaults, as a file writes them.
+    fn changed(&self) -> Vec<(&'static str, Written)>;
 
     /// Checks the range of each field.
     ///

@@ -166,6 +166,12 @@ pub trait CongestionControl: Send {
         None
     }
 
+    /// The algorithm uses the mean round-trip time of the aggregate: see
+    /// [`on_aggregate`](Self::on_aggregate).
+    fn wants_aggregate(&self) -> bool {
+        false
+    }
+
     /// The algorithm uses [`Ack::delivery`]. The sender estimates the delivery rate only in this
     /// case.
     fn wants_delivery_rate(&self) -> bool {

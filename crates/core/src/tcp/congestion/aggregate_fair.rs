@@ -53,6 +53,10 @@ impl CongestionControl for AggregateFair {
         reno::halve(window, flight, signal);
     }
 
+    fn wants_aggregate(&self) -> bool {
+        true
+    }
+
     fn on_aggregate(&mut self, mean_rtt: Duration, connections: u32) {
         self.aggregate =
             (!mean_rtt.is_zero() && connections > 0).then_some((mean_rtt, connections));

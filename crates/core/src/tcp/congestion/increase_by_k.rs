@@ -58,6 +58,10 @@ impl CongestionControl for IncreaseByK {
         reno::halve(window, flight, signal);
     }
 
+    fn wants_aggregate(&self) -> bool {
+        true
+    }
+
     fn on_aggregate(&mut self, mean_rtt: Duration, _connections: u32) {
         self.mean = if mean_rtt.is_zero() { UNKNOWN_MEAN } else { mean_rtt };
     }
