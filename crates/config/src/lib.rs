@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod added;
 pub mod aggregate;
 mod canonical;
 pub mod code;

@@ -10,6 +10,7 @@ use tidegate_core::scheduler::SchedulerSpec;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::added::Extended;
 use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -468,11 +469,20 @@ impl<T: Choice> Read for T {
 }
 
 /// Reads a mechanism of a registry: its name, or a table of its parameters with the name as `kind`.
-pub(crate) fn registered<T: Registered + DeserializeOwned>(
-    node: &Node<'_>,
-    found: &mut Findings,
-) -> Option<T> {
-    mechanism(node, T::WHAT, T::NAMES, T::fields, found)
+///
+/// Mechanisms that other crates have added count.
+pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
+    let all = found.added();
+    let added: Vec<_> = T::added(&all).iter().collect();
+    let named = |name: &str| added.iter().find(|it| it.mechanism.name == name);
+    let names: Vec<_> =
+        T::NAMES.iter().copied().chain(added.iter().map(|it| it.mechanism.name)).collect();
+    let fields = |name: &str| named(name).map_or_else(|| T::fields(name), |it| it.fields);
+    let read = |name: &str, node: &Node<'_>| match named(name) {
+        Some(addition) => addition.read(node),
+        None => T::deserialize(ValueDeserializer::from(node.clone())),
+    };
+    one_mechanism(node, T::WHAT, &names, fields, read, found)
 }
 
 /// Reads one of the mechanisms `names`. `fields` returns the parameters of a name.
@@ -481,6 +491,19 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
     what: &'static str,
     names: &[&str],
     fields: impl Fn(&str) -> &'static [&'static str],
+    found: &mut Findings,
+) -> Option<T> {
+    let read = |_: &str, node: &Node<'_>| T::deserialize(ValueDeserializer::from(node.clone()));
+    one_mechanism(node, what, names, fields, read, found)
+}
+
+/// The same with the function `read`, which gets the name and the whole value.
+fn one_mechanism<T>(
+    node: &Node<'_>,
+    what: &'static str,
+    names: &[&str],
+    fields: impl Fn(&str) -> &'static [&'static str],
+    read: impl Fn(&str, &Node<'_>) -> Result<T, toml::de::Error>,
     found: &mut Findings,
 ) -> Option<T> {
     let table = node.get_ref().as_table();
@@ -511,7 +534,7 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
         unknown.into_iter().for_each(|finding| found.push(finding));
         return None;
     }
-    T::deserialize(ValueDeserializer::from(node.clone()))
+    read(&name, node)
         .map_err(|error| {
             let span = error.span().unwrap_or_else(|| node.span());
             let message = format!("`{name}`: {}", error.message());

@@ -12,9 +12,11 @@ pub(crate) mod raw;
 pub(crate) mod tcp;
 mod traffic;
 
+use std::sync::Arc;
 use tidegate_sim::Scenario;
 use toml::de::DeTable;
 
+use crate::added::Mechanisms;
 use crate::topology::{compile as topology, raw::File};
 use crate::{Findings, read};
 
@@ -26,7 +28,17 @@ pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 ///
 /// The findings may hold warnings even if there is a result.
 pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Findings) {
-    let mut found = Findings::new(path, text);
+    parse_with(path, text, fetch, Arc::default())
+}
+
+/// Reads a scenario file that may name the mechanisms `added`, of other crates.
+pub fn parse_with(
+    path: &str,
+    text: &str,
+    fetch: Fetch<'_>,
+    added: Arc<Mechanisms>,
+) -> (Option<Scenario>, Findings) {
+    let mut found = Findings::with(path, text, added);
     let read = |document: &DeTable<'_>, found: &mut Findings| {
         let file = File::from_document(document, found);
         let topology = topology::compile(&file, found);

@@ -5,12 +5,14 @@
 //! schemas, manuals and the Python package are written from. [`choice!`](crate::choice!) declares a
 //! type with a fixed set of names.
 
+mod added;
 mod form;
 mod macros;
 mod range;
 mod read;
 mod value;
 
+pub use added::Added;
 pub use form::{Form, Mechanism, Parameter, Written};
 pub use range::{Limits, check, limits, more_than};
 pub use read::{Declared, Field, Registered, TableReader, name_of};

@@ -186,7 +186,7 @@ mod tests {
             };
             let text = format!("kind = \"{}\"\n{limit}", mechanism.name);
             let said = toml::from_str::<QdiscSpec>(&text).unwrap_err().to_string();
-            let expected = "`limit` must be more than \"0 B\": nothing could wait";
+            let expected = "`limit` must be above zero: nothing could wait";
             assert!(said.contains(expected), "{}: {said}", mechanism.name);
         }
         for field in ["per-flow\"\nflow_limit = \"0 B\"", "fq-codel\"\npackets = 0"] {

@@ -5,15 +5,33 @@
 
 /// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
 /// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
-/// variant. It is made from other variants, and its `Config` returns its name.
+/// variant. It is made from other variants, and its `Config` returns its name. `Added` holds a mechanism of
+/// another crate.
 macro_rules! registry {
     (
         $(#[$doc:meta])* $spec:ident, $what:literal,
         build($($arg:ident: $type:ty),*) -> $mechanism:ident: $($list:tt)+
     ) => {
-        registry! { @names $(#[$doc])* $spec, $what: $($list)+ }
+        registry! {
+            @names $(#[$doc])* $spec, $what,
+            added dyn Fn($($type),*) -> Box<dyn $mechanism> + Send + Sync: $($list)+
+        }
 
         impl $spec {
+            /// The mechanism `name` of another crate. `build` makes a new instance without packets.
+            pub fn added<C>(
+                name: &'static str,
+                config: C,
+                build: impl Fn(&C $(, $type)*) -> Box<dyn $mechanism> + Send + Sync + 'static,
+            ) -> Self
+            where
+                C: $crate::parameters::Declared + Send + Sync + 'static,
+            {
+                let changed = config.changed();
+                let build = std::sync::Arc::new(move |$($arg: $type),*| build(&config $(, $arg)*));
+                Self::Added($crate::parameters::Added::new(name, changed, build))
+            }
+
             /// Makes a new instance without packets.
             #[must_use]
             pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
@@ -29,10 +47,11 @@ macro_rules! registry {
         match $self {
             $(Self::$variant(config) => Box::new(config.build $args),)+
             $(Self::$unnamed(config) => Box::new(config.build $args),)?
+            Self::Added(added) => added.builder() $args,
         }
     };
     (
-        @names $(#[$doc:meta])* $spec:ident, $what:literal:
+        @names $(#[$doc:meta])* $spec:ident, $what:literal $(, added $added:ty)?:
         $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+
         $(unnamed $(#[doc = $about:literal])+ $unnamed:ident => $inside:ident;)?
     ) => {
@@ -41,6 +60,10 @@ macro_rules! registry {
         pub enum $spec {
             $($(#[doc = $each])+ $variant($module::Config),)+
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
+            $(
+                /// A mechanism of another crate.
+                Added($crate::parameters::Added<$added>),
+            )?
         }
 
         impl $crate::parameters::Registered for $spec {
@@ -73,6 +96,10 @@ macro_rules! registry {
                 match self {
                     $(Self::$variant(config) => $crate::parameters::Declared::changed(config),)+
                     $(Self::$unnamed(config) => config.changed(),)?
+                    $(Self::Added(added) => {
+                        let _: &$crate::parameters::Added<$added> = added;
+                        added.changed()
+                    })?
                 }
             }
 
@@ -82,6 +109,10 @@ macro_rules! registry {
                 match self {
                     $(Self::$variant(_) => $name,)+
                     $(Self::$unnamed(config) => config.name(),)?
+                    $(Self::Added(added) => {
+                        let _: &$crate::parameters::Added<$added> = added;
+                        added.name()
+                    })?
                 }
             }
         }

@@ -289,7 +289,7 @@ impl SchedulerSpec {
     pub const fn set_buffer(&mut self, buffer: Bytes) -> bool {
         match self {
             Self::Jobs(config) => config.buffer = buffer,
-            Self::ClassTree(_) => return false,
+            _ => return false,
         }
         true
     }

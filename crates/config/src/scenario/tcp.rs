@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use tidegate_core::tcp::Config;
+use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -10,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
-use crate::read::{Node, Read, wrong_type};
+use crate::read::{Node, Read, registered, wrong_type};
 use crate::{canonical, declared, schema};
 
 /// A table of TCP settings. Its meaning depends on the tables to which it adds.
@@ -117,12 +118,32 @@ const RUN: &str = "run.tcp";
 
 /// Reads the settings in `table` at `place`; `None` after an error.
 fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
+    let mut table = table;
+    let added = added(&mut table, found);
     if !declared::names(&table, &Config::parameters(), found) {
         return None;
     }
     let node = Spanned::new(place, DeValue::Table(table));
     let config = Config::deserialize(ValueDeserializer::from(node.clone()));
-    config.map_err(|error| found.push(wrong(&node, error.span(), error.message()))).ok()
+    let wrong = |error: toml::de::Error| found.push(wrong(&node, error.span(), error.message()));
+    let mut config = config.map_err(wrong).ok()?;
+    if let Some(congestion) = added {
+        config.congestion = congestion?;
+    }
+    Some(config)
+}
+
+/// Takes the congestion control from `table` if another crate has added it. `Some(None)` after an error.
+#[expect(clippy::option_option, reason = "it may be absent, and it may be wrong")]
+fn added(table: &mut DeTable<'_>, found: &mut Findings) -> Option<Option<CongestionSpec>> {
+    let all = found.added();
+    let node = table.get("congestion")?;
+    let kind = node.get_ref().as_table().map_or(Some(node), |table| table.get("kind"))?;
+    let name = kind.get_ref().as_str()?;
+    all.congestions.iter().find(|it| it.mechanism.name == name)?;
+    let congestion = registered(node, found);
+    table.remove("congestion");
+    Some(congestion)
 }
 
 /// Converts the `message` about a value of the table `node` at `span` to a finding. A message about

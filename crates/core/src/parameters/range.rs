@@ -69,15 +69,18 @@ pub fn check<T: Value<Inner: PartialOrd>>(
 }
 
 impl Limits {
-    /// The range in words: "from 1 to 16", "at least 1", "more than 0". Empty for any value.
+    /// The range in words: "from 1 to 16", "at least 1", "above zero". Empty for any value.
     #[must_use]
     pub fn in_words(&self) -> String {
         if let (Some(least), Some(most)) = (&self.least, &self.most) {
             return format!("from {least} to {most}");
         }
+        if self.above.as_ref().is_some_and(is_zero) {
+            return "above zero".to_owned();
+        }
         let parts = [
             ("at least", &self.least),
-            ("more than", &self.above),
+            ("above", &self.above),
             ("at most", &self.most),
             ("below", &self.below),
         ];
@@ -85,5 +88,14 @@ impl Limits {
             bound.as_ref().map(|bound| format!("{word} {bound}"))
         };
         parts.into_iter().filter_map(part).collect::<Vec<_>>().join(" and ")
+    }
+}
+
+fn is_zero(value: &Written) -> bool {
+    match value {
+        Written::Text(quantity) => quantity.starts_with("0 "),
+        Written::Whole(number) => *number == 0,
+        Written::Number(number) => number.millionths() == 0,
+        _ => false,
     }
 }

@@ -287,7 +287,7 @@ lan = "eth1"
 wan = "eth0"
 queue = { kind = "drop-tail", limit = "0 B" }
 "# => r#"
-error[TG0030]: `drop-tail`: `limit` must be more than "0 B": nothing could wait
+error[TG0030]: `drop-tail`: `limit` must be above zero: nothing could wait
  --> office.toml:4:9
   |
 4 | queue = { kind = "drop-tail", limit = "0 B" }
