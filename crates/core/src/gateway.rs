@@ -304,7 +304,6 @@ impl Machine for Gateway {
             self.take_fragment(now, direction, &id);
         }
         let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         self.handle_classified(now, direction, flow, slot, id);
     }
 

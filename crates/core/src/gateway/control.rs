@@ -143,7 +143,6 @@ impl Gateway {
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].member;
         let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         let Exit { trunk, drops_control, .. } = self.aggregates.exit(slot);
         if trunk.is_some() && !stays_here(&self.pool, &id) {
             self.pool[&id].kind = Kind::User;
