@@ -51,7 +51,7 @@ use trunks::Trunks;
 use crate::ack::Places;
 use crate::aggregate::Trigger;
 use crate::class::ClassId;
-use crate::flow::{FlowTable, FragmentTable, Handle};
+use crate::flow::{FlowTable, FragmentTable};
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;

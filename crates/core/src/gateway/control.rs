@@ -19,7 +19,6 @@ use super::Gateway;
 use super::aggregates::Exit;
 use super::trunks::stays_here;
 use crate::class::control::{self, Allowance};
-use crate::flow::Handle;
 use crate::packet::{Direction, Fifo, FlowId, Kind, Member};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
