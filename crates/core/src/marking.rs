@@ -120,8 +120,8 @@ pub enum Outcome {
 ///    answer is not [`Decision::Mark`].
 /// 2. [`done`](Self::done) follows each [`Decision::Mark`], and each [`Decision::Drop`], because a sender
 ///    that ignored marks may respond to a drop.
-/// 3. [`leaving`](Self::leaving) for each packet that departs, and [`acknowledged`](Self::acknowledged)
-///    for each ACK on its way back.
+/// 3. [`leaving`](Self::leaving) reports each packet that departs. [`acknowledged`](Self::acknowledged)
+///    reports each ACK on its way back.
 ///
 /// # Time
 ///
