@@ -17,6 +17,7 @@ mod hexadecimal;
 pub mod host;
 mod item;
 mod left;
+mod mechanism;
 mod parts;
 pub mod policy_file;
 mod read;

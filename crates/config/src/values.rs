@@ -18,7 +18,8 @@ use toml::de::{DeValue, ValueDeserializer};
 use crate::canonical::{self, in_base_unit};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read::{Node, Number, Read, mechanism, wrong_type};
+use crate::mechanism::mechanism;
+use crate::read::{Node, Number, Read, wrong_type};
 use crate::schema;
 
 /// A length of time.

@@ -238,8 +238,8 @@ impl Placement {
 registry! {
     /// A signal as a policy names it.
     AckSpec, "a signal", build(profile: &Profile, now: Time) -> AckControl:
-    /// ACKs wait in place of the data they would call for.
+    /// Holds ACKs in place of the data that they request.
     PostAck => postack, "postack";
-    /// The window is what the rate needs, and ACKs are paced.
+    /// Reduces windows to the bytes that the rate needs, and paces ACKs.
     Tcr => tcr, "tcr";
 }

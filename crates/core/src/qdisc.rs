@@ -167,27 +167,27 @@ registry! {
     /// It is built with the rate at which what waits leaves, if one is known, and with chance of its
     /// own.
     QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
-    /// One line, first in, first out; full means drop.
+    /// One queue in order of arrival. When it is full, arriving packets are dropped.
     DropTail => drop_tail, "drop-tail";
-    /// A line for each flow, served in turn; who has most waiting is dropped from first.
+    /// A queue for each flow, served in turn. When all is full, the longest queue loses packets.
     PerFlow => per_flow, "per-flow";
-    /// Random early detection: the longer the queue on average, the likelier a packet is hit.
+    /// Random early detection: the probability of a mark or drop grows with the average queue length.
     Red => red, "red";
-    /// RED that spares packets in profile.
+    /// RED that marks or drops packets in profile less often.
     Ered => ered, "ered";
-    /// A controller that holds the queue at a length.
+    /// A controller that holds the queue at a target length.
     Pi => pi, "pi";
-    /// A controller that makes packets wait for a time.
+    /// A controller that holds the queueing delay at a target.
     Pie => pie, "pie";
-    /// Controlled delay: packets may wait long for a moment, but not for longer.
+    /// Controlled delay: the queueing delay may exceed a target for one interval only.
     Codel => codel, "codel";
-    /// A line for each flow, served in turn, with controlled delay in each.
+    /// A queue for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
-    /// Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant ACKs are dropped.
+    /// Hosts take turns, and so do the flows of a host, with controlled delay in each flow. Redundant ACKs are dropped.
     Hosts => hosts, "hosts";
-    /// One line that tells flows of a trunk to slow down, but none again before it has recovered.
+    /// One queue for the flows of a trunk. A flow is signalled again only after it has recovered.
     Sparing => sparing, "sparing";
-    /// A router's line for trunks: their management packets are dropped early, user packets last.
+    /// One queue of a router for trunks: management packets are dropped early, user packets only when it is full.
     TrunkFifo => trunk_fifo, "trunk-fifo";
     unnamed
     /// A queue with a marking.

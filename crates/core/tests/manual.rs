@@ -70,7 +70,7 @@ fn holds(path: &str, text: &str) {
 /// Breaks `text` into lines of at most `width` characters.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let last = lines.last_mut().unwrap();
         if last.is_empty() {
             *last = word.to_owned();

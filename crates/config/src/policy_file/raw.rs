@@ -24,9 +24,9 @@ use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
 use crate::diagnostic::Findings;
+use crate::mechanism::registered;
 use crate::read::{
-    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, registered,
-    tables,
+    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, tables,
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};

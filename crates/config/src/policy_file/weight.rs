@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read::{Node, Read, mechanism, wrong_type};
+use crate::mechanism::mechanism;
+use crate::read::{Node, Read, wrong_type};
 use crate::{canonical, schema};
 
 /// The rate adjuster of a trunk. Its weight ranges from 1 to [`MOST_WEIGHT`].

@@ -11,7 +11,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
-use crate::read::{Node, Read, registered, wrong_type};
+use crate::mechanism::registered;
+use crate::read::{Node, Read, wrong_type};
 use crate::{canonical, declared, schema};
 
 /// A table of TCP settings. Its meaning depends on the tables to which it adds.

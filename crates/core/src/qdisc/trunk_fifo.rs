@@ -289,7 +289,10 @@ mod tests {
     #[test]
     fn a_threshold_of_zero_is_refused() {
         assert!(
-            toml::from_str::<Config>("threshold = 0").unwrap_err().to_string().contains("zero")
+            toml::from_str::<Config>("threshold = 0")
+                .unwrap_err()
+                .to_string()
+                .contains("at least 1")
         );
     }
 }

@@ -7,6 +7,9 @@ use crate::{Registry, wrapped};
 /// The width of Python text.
 const WIDTH: usize = 100;
 
+/// A space at which no line is broken.
+const GLUE: &str = "\u{a0}";
+
 /// Keywords of Python that are names of parameters.
 const KEYWORDS: &[&str] = &["from"];
 
@@ -94,11 +97,12 @@ fn described(parameter: &Parameter) -> String {
         about += &format!(" Values: {range}.");
     }
     if let Some(default) = &parameter.default {
-        about += &format!(" Default: ``{default}``.");
+        // A default is not broken across lines.
+        about += &format!(" Default: ``{}``.", default.to_string().replace(' ', GLUE));
     }
     let text = format!("{}: {about}", argument(parameter.name));
     let lines = wrapped(&text, WIDTH - 12);
-    format!("        {}\n", lines.join("\n            "))
+    format!("        {}\n", lines.join("\n            ").replace(GLUE, " "))
 }
 
 /// `text` with the code quotes of Python documentation.

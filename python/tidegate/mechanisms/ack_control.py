@@ -1,0 +1,47 @@
+"""ACK control: values of ``signal``. Generated."""
+
+from typing import Any, Literal
+
+from tidegate.table import table
+
+
+def postack(
+    *,
+    release: Literal["bucket", "virtual-queue", "gate"] | None = None,
+    max_hold: str | None = None,
+    placement: Literal["auto", "upload", "download"] | None = None,
+) -> dict[str, Any]:
+    """ACKs wait in place of the data they would call for.
+
+    Args:
+        release: Rule that releases the next ACK. Default: ``"gate"``.
+        max_hold: Longest hold of an ACK. Windows that would cause holds of more than half of it
+            are reduced. Default: ``"1 s"``.
+        placement: Side of the bottleneck on which the gateway is. Default: ``"auto"``.
+    """
+    return table(
+        "postack",
+        release=release,
+        max_hold=max_hold,
+        placement=placement,
+    )
+
+
+def tcr(
+    *,
+    placement: Literal["auto", "upload", "download"] | None = None,
+    mss: str | None = None,
+) -> dict[str, Any]:
+    """The window is what the rate needs, and ACKs are paced.
+
+    Args:
+        placement: Side of the bottleneck on which the gateway is. Default: ``"auto"``.
+        mss: Largest segments that SYNs of uploads ask for, in bytes of the MSS option, for
+            rates below some 10 kbit/s. Default: the option of the receiver. Values: from "88 B" to
+            "65535 B".
+    """
+    return table(
+        "tcr",
+        placement=placement,
+        mss=mss,
+    )
