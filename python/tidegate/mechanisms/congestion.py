@@ -230,8 +230,8 @@ def bbr(
     """The rate and the round-trip time of the path, measured (version 1, as in Linux).
 
     Args:
-        min_rtt_window: Age at which the least round-trip time is measured again. Default: ``"10
-            s"``.
+        min_rtt_window: Age at which the least round-trip time is measured again. Default:
+            ``"10 s"``.
         probe_rtt_time: Least time with four segments in flight for that measurement. Default:
             ``"200 ms"``.
         detect_policers: Policers on the path are detected. Default: ``true``.

@@ -25,8 +25,8 @@ def reference(
             Default: 0.9. Values: from 0 to 1.
         rounds: Most rounds of a flow that are projected, up to the longest round-trip time. The
             paper projects 1. Values: from 1 to 8. Default: ``4``.
-        interval: Time over which the rate of untracked traffic is measured. Values: more than
-            "0 ns". Default: ``"1 s"``.
+        interval: Time over which the rate of untracked traffic is measured. Values: above zero.
+            Default: ``"1 s"``.
     """
     return table(
         "reference",
@@ -58,8 +58,8 @@ def heuristic(
             Values: at least 1.
         a: Parameter of the tracker: weight of the old round-trip time against a new sample.
             Default: 0.9. Values: from 0 to 1.
-        interval: Interval over which bytes are counted. Values: more than "0 ns". Default: ``"1
-            s"``.
+        interval: Interval over which bytes are counted. Values: above zero. Default:
+            ``"1 s"``.
         threshold: Bytes within an interval after which a flow passes the filter at the latest.
             Values: from "1 B" to "2147483647 B". Default: ``"12500 B"``.
         stages: Stages of the filter. Values: from 1 to 16. Default: ``3``.
@@ -99,8 +99,8 @@ def coverage(
             Values: at least 1.
         a: Parameter of the tracker: weight of the old round-trip time against a new sample.
             Default: 0.9. Values: from 0 to 1.
-        interval: Interval over which bytes are counted. Values: more than "0 ns". Default: ``"1
-            s"``.
+        interval: Interval over which bytes are counted. Values: above zero. Default:
+            ``"1 s"``.
         threshold: Bytes within the first interval after which a flow is tracked at the latest.
             The threshold then follows the traffic. Values: from "1 B" to "2147483647 B". Default:
             ``"12500 B"``.

@@ -13,8 +13,7 @@ def drop_tail(
     """One line, first in, first out; full means drop.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"1
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
     """
     return table(
         "drop-tail",
@@ -30,11 +29,10 @@ def per_flow(
     """A line for each flow, served in turn; who has most waiting is dropped from first.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"4
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
         flow_limit: Largest backlog of one flow in frame bytes. A single packet always fits.
             Default: the bytes that the rate carries in 1 s, at most 256 KiB; with a ``marking``,
-            ``limit``. Values: more than "0 B".
+            ``limit``. Values: above zero.
     """
     return table(
         "per-flow",
@@ -61,13 +59,12 @@ def red(
     """Random early detection: the longer the queue on average, the likelier a packet is hit.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"400
-            kB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"400 kB"``.
         min: Average length below which no packet is marked or dropped. Default: ``"30 kB"``.
         max: Average length at which packets are hit with probability ``max_p``; more than
             ``min``. Default: ``"90 kB"``.
         max_p: Probability of a hit at an average of ``max``. Default: ``"10 %"``.
-        weight: Weight of the length at each arrival in the average. Values: more than "0 %".
+        weight: Weight of the length at each arrival in the average. Values: above zero.
             Default: ``"0.2 %"``.
         gentle: Above ``max`` the probability rises to 1 at twice ``max``. If false, it is 1 at
             once. Default: ``true``.
@@ -78,7 +75,7 @@ def red(
             above it. Default: ``"100 %"``.
         measure: Unit of the queue length: bytes or packets. Default: ``"bytes"``.
         packet: Size of a typical packet. Converts bytes and idle time into packets. Values:
-            more than "0 B". Default: ``"1514 B"``.
+            above zero. Default: ``"1514 B"``.
         by_size: Longer packets are more likely to be hit. Default: ``false``.
     """
     return table(
@@ -135,8 +132,7 @@ def pi(
     """A controller that holds the queue at a length.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"300
-            kB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"300 kB"``.
         target: Target length of the queue. Default: ``"200 kB"``.
         every: Interval of the ticks that compute the probability. Default: ``"6250 us"``.
         gains: Strength of the reaction: the coefficients ``a`` and ``b`` per packet, or
@@ -172,11 +168,10 @@ def pie(
     """A controller that makes packets wait for a time.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"4
-            MiB"``.
-        target: Target delay of packets. Values: more than "0 ns". Default: ``"15 ms"``.
-        every: Interval of the ticks that compute the probability. Values: more than "0 ns".
-            Default: ``"15 ms"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
+        target: Target delay of packets. Values: above zero. Default: ``"15 ms"``.
+        every: Interval of the ticks that compute the probability. Values: above zero. Default:
+            ``"15 ms"``.
         burst: Length of a burst before the first hit. Default: ``"150 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
@@ -207,14 +202,13 @@ def codel(
     """Controlled delay: packets may wait long for a moment, but not for longer.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"4
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
         target: Tolerated sojourn time on a busy link. At low rates it is at least the time of
             two packets. Default: ``"5 ms"``.
         interval: Time for which packets may exceed the target: the longest usual round-trip
             time. It grows with the target. Default: ``"100 ms"``.
-        packet: Size of a full packet. A backlog of at most one is never hit. Default: ``"1514
-            B"``.
+        packet: Size of a full packet. A backlog of at most one is never hit. Default:
+            ``"1514 B"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
     """
     return table(
@@ -239,8 +233,7 @@ def fq_codel(
     """A line for each flow, served in turn, with controlled delay in each.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"32
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
         quantum: Bytes that a flow may send in a round. Values: at least "256 B". Default:
             ``"1514 B"``.
@@ -271,12 +264,10 @@ def hosts(
     ecn: bool | None = None,
     thin_acks: bool | None = None,
 ) -> dict[str, Any]:
-    """Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant
-    ACKs are dropped.
+    """Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant ACKs are dropped.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"32
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
         quantum: Bytes a host, and each of its flows, may send in one turn. Values: at least
             "256 B". Default: ``"1514 B"``.
@@ -308,10 +299,9 @@ def sparing(
     """One line that tells flows of a trunk to slow down, but none again before it has recovered.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"150
-            kB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"150 kB"``.
         threshold: Intended largest backlog, exceeded for a short time only. A value above
-            ``limit`` acts like ``limit``. Values: more than "0 B". Default: ``"50 kB"``.
+            ``limit`` acts like ``limit``. Values: above zero. Default: ``"50 kB"``.
     """
     return table(
         "sparing",
@@ -329,8 +319,7 @@ def trunk_fifo(
     """A router's line for trunks: their management packets are dropped early, user packets last.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: more than "0 B". Default: ``"1
-            MiB"``.
+        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
         threshold: Most management packets in the queue: eight for each expected connection.
             Values: at least 1. Default: ``64``.
         early: Drops or marks some management packets from half of ``threshold`` on. Default:

@@ -10,7 +10,9 @@ def two_way(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """Compares the numbers of data and ACKs. It sees both directions.
+    """Compares the numbers of data and ACKs.
+
+    It sees both directions.
 
     Args:
         k: A gap of more than ``RTT / k`` between packets ends a round. Values: at least 1.
@@ -30,7 +32,9 @@ def paper(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """Counts packets; a gap between two packets ends a round. It sees one direction.
+    """Counts packets; a gap between two packets ends a round.
+
+    It sees one direction.
 
     Args:
         k: A gap of more than ``RTT / k`` between packets ends a round. Values: at least 1.

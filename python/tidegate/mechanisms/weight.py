@@ -24,8 +24,8 @@ def fixed(
 
     Args:
         samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: more than
-            "0 ns". Default: ``"500 ms"``.
+        every: Time between two samples. It is not below the round-trip time. Values: above
+            zero. Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -42,8 +42,8 @@ def fixed(
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
             above this part of ``max_queue``. Default: ``1``.
-        max_queue: With ``literal``: the queue to which the thresholds refer. Values: more than
-            "0 B". Default: ``"200 MB"``.
+        max_queue: With ``literal``: the queue to which the thresholds refer. Values: above
+            zero. Default: ``"200 MB"``.
     """
     return table(
         "fixed",
@@ -81,8 +81,8 @@ def literal(
 
     Args:
         samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: more than
-            "0 ns". Default: ``"500 ms"``.
+        every: Time between two samples. It is not below the round-trip time. Values: above
+            zero. Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -99,8 +99,8 @@ def literal(
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
             above this part of ``max_queue``. Default: ``1``.
-        max_queue: With ``literal``: the queue to which the thresholds refer. Values: more than
-            "0 B". Default: ``"200 MB"``.
+        max_queue: With ``literal``: the queue to which the thresholds refer. Values: above
+            zero. Default: ``"200 MB"``.
     """
     return table(
         "literal",
@@ -138,8 +138,8 @@ def measured(
 
     Args:
         samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: more than
-            "0 ns". Default: ``"500 ms"``.
+        every: Time between two samples. It is not below the round-trip time. Values: above
+            zero. Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -156,8 +156,8 @@ def measured(
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
             above this part of ``max_queue``. Default: ``1``.
-        max_queue: With ``literal``: the queue to which the thresholds refer. Values: more than
-            "0 B". Default: ``"200 MB"``.
+        max_queue: With ``literal``: the queue to which the thresholds refer. Values: above
+            zero. Default: ``"200 MB"``.
     """
     return table(
         "measured",
@@ -195,8 +195,8 @@ def proportional(
 
     Args:
         samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: more than
-            "0 ns". Default: ``"500 ms"``.
+        every: Time between two samples. It is not below the round-trip time. Values: above
+            zero. Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -213,8 +213,8 @@ def proportional(
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
             above this part of ``max_queue``. Default: ``1``.
-        max_queue: With ``literal``: the queue to which the thresholds refer. Values: more than
-            "0 B". Default: ``"200 MB"``.
+        max_queue: With ``literal``: the queue to which the thresholds refer. Values: above
+            zero. Default: ``"200 MB"``.
     """
     return table(
         "proportional",

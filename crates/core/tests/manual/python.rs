@@ -57,7 +57,8 @@ pub(crate) fn module(registry: &Registry) -> String {
 fn function(mechanism: &Mechanism) -> String {
     let name = mechanism.name.replace(['-', '+'], "_");
     let parameters = &mechanism.parameters;
-    let about = wrapped(&quoted(mechanism.about), WIDTH - 7);
+    let about = quoted(mechanism.about);
+    let (summary, rest) = about.split_once(". ").unwrap_or((&about, ""));
     let mut text = format!("def {name}(");
     if !parameters.is_empty() {
         text += "\n    *,\n";
@@ -70,11 +71,14 @@ fn function(mechanism: &Mechanism) -> String {
         }
     }
     text += ") -> dict[str, Any]:\n";
-    text += &format!("    \"\"\"{}", about.join("\n    "));
+    text += &format!("    \"\"\"{}.", summary.trim_end_matches('.'));
+    if !rest.is_empty() {
+        text += &format!("\n\n    {}\n", wrapped(rest, WIDTH - 4).join("\n    "));
+    }
     if parameters.is_empty() {
-        text += "\"\"\"\n";
+        text += if rest.is_empty() { "\"\"\"\n" } else { "    \"\"\"\n" };
     } else {
-        text += "\n\n    Args:\n";
+        text += if rest.is_empty() { "\n\n    Args:\n" } else { "\n    Args:\n" };
         parameters.iter().for_each(|parameter| text += &described(parameter));
         text += "    \"\"\"\n";
     }
