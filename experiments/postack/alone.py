@@ -34,9 +34,7 @@ ASKED: dict[str, Any] = {"request": "200 B", "think": "100 s"}
 BEGINS = {"uniform": ["5 s", "5500 ms"]}
 
 
-@alone.run(
-    signal=["none", "gate"], size=SIZES, mbits=LINES, round_trip=ROUND_TRIPS, before=BEFORE
-)
+@alone.run(signal=["none", "gate"], size=SIZES, mbits=LINES, round_trip=ROUND_TRIPS, before=BEFORE)
 def measure(
     seed: int, signal: str, size: str, mbits: int, round_trip: int, before: str
 ) -> dict[str, float]:
