@@ -49,7 +49,7 @@ def measure(seed: int, signal: str, profile: str, round_trip: int) -> dict[str, 
 
 
 def claim_path(round_trip: int) -> None:
-    """Claims the goals for one round trip: the time, and the delay of the queue."""
+    """Claims the goals for a round trip: the time and the delay."""
 
     def time(runs: Table) -> Numbers:
         cell = runs.where(profile="burst", round_trip=round_trip)

@@ -159,7 +159,7 @@ def of(runs: Table, case: str, column: str, signal: str = "gate") -> np.ndarray:
 
 @edges.claim(
     "R001-8",
-    "an application that takes 16 KiB at a time: 99th percentile of the data's delay at the gateway, "
+    "an application that takes 16 KiB at a time: 99th percentile of its data's delay, "
     "of that with one that reads at once",
     at_most=1.5,
     why=CHARGED,

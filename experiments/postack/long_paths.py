@@ -71,7 +71,7 @@ def compare(
 
 
 def claim_path(round_trip: int) -> None:
-    """Claims the goals for one round trip: the rate, and what is dropped."""
+    """Claims the goals for a round trip: the rate and the drops."""
 
     def rate(runs: Table) -> Numbers:
         return compare(runs, round_trip, "rate", np.divide).min(axis=0)
