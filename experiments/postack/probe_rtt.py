@@ -29,9 +29,9 @@ STEP = 0.02
 BEGINS: dict[str, Any] = {"start": {"uniform": ["0 s", "500 ms"]}}
 
 WHY = (
-    "a sender in ProbeRTT sends nothing until all but four segments are acknowledged, and held ACKs "
-    "take as long as they were held. Without ACK control, data that waits fills the line meanwhile. "
-    "Between two such phases the same holds for the phases in which the sender drains its queue"
+    "a sender in ProbeRTT sends nothing until all but four segments are acknowledged, and held "
+    "ACKs take as long as they were held. Without ACK control, data that waits fills the line "
+    "meanwhile, also while the sender drains its queue between two such phases"
 )
 
 BOTH = "without ACKs held it is as little (`#full-without`)"
