@@ -6,7 +6,7 @@ round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, with a second 
 The last 40 s count for the rate, and all of the run for packets that the provider or the gateway
 drops. Both release rules meet the same seed. A claim takes the worst of the three numbers of
 downloads.
-The bounds were fixed before anything was measured.
+The bounds are goals, set before any repair.
 """
 
 from collections.abc import Callable

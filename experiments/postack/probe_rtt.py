@@ -5,7 +5,7 @@ flight for 200 ms measures the path; held ACKs are a part of the path.
 Differs: see `_line.py`. One download with BBR is alone, or beside one with CUBIC. Time counts from
 10 s to 60 s in steps of 20 ms: as idle if the client gets less than a tenth of the policy's rate,
 and as slow if it gets less than nine tenths.
-The bounds were fixed before anything was measured.
+The bounds are goals, set before any repair.
 """
 
 from typing import Any
