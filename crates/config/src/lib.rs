@@ -1,8 +1,8 @@
-//! Parses the files that people write, policy files, topologies and scenarios, into values or
-//! findings.
+//! Parses the policy files that people write into values or findings.
 //!
 //! The crate does no I/O: its inputs are text and properties of the host, its outputs are values
 //! and findings. The program and the Python package read the same files in the same way.
+//! [`read`], [`values`] and [`tcp`] are also parts of other kinds of files: topologies, scenarios.
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,8 @@ pub mod aggregate;
 mod canonical;
 pub mod code;
 mod declared;
-mod diagnostic;
-mod field;
+pub mod diagnostic;
+pub mod field;
 mod hexadecimal;
 pub mod host;
 mod item;
@@ -20,15 +20,14 @@ mod left;
 mod mechanism;
 mod parts;
 pub mod policy_file;
-mod read;
-pub mod scenario;
+pub mod read;
 mod schema;
 pub mod source;
+pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
-pub mod topology;
-mod values;
+pub mod values;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Findings, Located, Severity};

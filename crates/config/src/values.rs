@@ -24,7 +24,7 @@ use crate::schema;
 
 /// A length of time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Period(pub(crate) Duration);
+pub struct Period(pub Duration);
 
 /// Reads a quantity with `parse`. `example` is shown if the value is not a string.
 fn quantity<T>(
@@ -127,7 +127,7 @@ impl Read for Period {
 
 /// The rate adjuster of an aggregate connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Weight(pub(crate) itcp::Config);
+pub struct Weight(pub itcp::Config);
 
 impl Read for Weight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -142,7 +142,7 @@ impl Read for Weight {
 
 /// A Boolean.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flag(pub(crate) bool);
+pub struct Flag(pub bool);
 
 impl Read for Flag {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -194,7 +194,7 @@ impl Read for Loss {
 }
 
 /// Returns `number` if it is within `range`.
-pub(crate) fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
+pub fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
     number: &Spanned<Number>,
     name: &str,
     range: RangeInclusive<T>,

@@ -17,3 +17,7 @@ pub use form::{Form, Mechanism, Parameter, Written};
 pub use range::{Limits, check, limits, more_than};
 pub use read::{Declared, Field, Registered, TableReader, name_of};
 pub use value::Value;
+
+/// For the expansions of the macros.
+#[doc(hidden)]
+pub use serde;

@@ -75,7 +75,7 @@ macro_rules! parameters {
                 }),*]
             }
 
-            fn read_field<'de, A: serde::de::MapAccess<'de>>(
+            fn read_field<'de, A: $crate::parameters::serde::de::MapAccess<'de>>(
                 &mut self,
                 name: &'static str,
                 map: &mut A,
@@ -87,7 +87,7 @@ macro_rules! parameters {
                     return Ok(());
                 })*
                 let _ = map;
-                Err(serde::de::Error::unknown_field(name, Self::NAMES))
+                Err($crate::parameters::serde::de::Error::unknown_field(name, Self::NAMES))
             }
 
             fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
@@ -117,15 +117,15 @@ macro_rules! parameters {
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $config {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        impl<'de> $crate::parameters::serde::Deserialize<'de> for $config {
+            fn deserialize<D: $crate::parameters::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 $crate::parameters::TableReader::<Self>::read(from)
             }
         }
 
         $crate::value! {
             $config: $crate::parameters::Form::Table(<Self as $crate::parameters::Declared>::parameters()),
-                |it| Some($crate::parameters::Written::Table($crate::parameters::Declared::changed(it))), <Self as serde::Deserialize>::deserialize;
+                |it| Some($crate::parameters::Written::Table($crate::parameters::Declared::changed(it))), <Self as $crate::parameters::serde::Deserialize>::deserialize;
         }
     };
     (@limits $type:ty) => { $crate::parameters::Limits::default() };
@@ -181,11 +181,11 @@ macro_rules! choice {
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $choice {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        impl<'de> $crate::parameters::serde::Deserialize<'de> for $choice {
+            fn deserialize<D: $crate::parameters::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 match $crate::parameters::name_of(from, Self::NAMES)? {
                     $($name => Ok(Self::$variant),)+
-                    other => Err(serde::de::Error::unknown_variant(other, Self::NAMES)),
+                    other => Err($crate::parameters::serde::de::Error::unknown_variant(other, Self::NAMES)),
                 }
             }
         }
@@ -193,7 +193,7 @@ macro_rules! choice {
         $crate::value! {
             $choice: $crate::parameters::Form::Choice(Self::ABOUT),
                 |it| Some($crate::parameters::Written::Text(it.name().to_owned())),
-                <Self as serde::Deserialize>::deserialize;
+                <Self as $crate::parameters::serde::Deserialize>::deserialize;
         }
     };
 }

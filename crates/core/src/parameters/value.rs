@@ -43,7 +43,7 @@ macro_rules! value {
                 $form
             }
 
-            fn read<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            fn read<'de, D: $crate::parameters::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 $read(from)
             }
 
