@@ -49,11 +49,10 @@ fn parameter(parameter: &Parameter) -> Value {
         ("exclusiveMaximum", &limits.below),
     ];
     for (keyword, bound) in bounds {
-        match bound {
-            Some(bound @ (Written::Whole(_) | Written::Number(_))) => {
-                schema[keyword] = written(bound);
-            }
-            _ => {}
+        let number =
+            bound.as_ref().filter(|it| matches!(it, Written::Whole(_) | Written::Number(_)));
+        if let Some(bound) = number {
+            schema[keyword] = written(bound);
         }
     }
     schema
