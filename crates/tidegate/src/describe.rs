@@ -1,7 +1,6 @@
 //! Describes a configuration field by field in words, and the differences between two.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};

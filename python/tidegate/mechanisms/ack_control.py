@@ -11,7 +11,7 @@ def postack(
     max_hold: str | None = None,
     placement: Literal["auto", "upload", "download"] | None = None,
 ) -> dict[str, Any]:
-    """ACKs wait in place of the data they would call for.
+    """Holds ACKs in place of the data that they request.
 
     Args:
         release: Rule that releases the next ACK. Default: ``"gate"``.
@@ -32,7 +32,7 @@ def tcr(
     placement: Literal["auto", "upload", "download"] | None = None,
     mss: str | None = None,
 ) -> dict[str, Any]:
-    """The window is what the rate needs, and ACKs are paced.
+    """Reduces windows to the bytes that the rate needs, and paces ACKs.
 
     Args:
         placement: Side of the bottleneck on which the gateway is. Default: ``"auto"``.

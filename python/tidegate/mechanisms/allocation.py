@@ -9,7 +9,7 @@ def partitioned(
     *,
     depth: Literal["equal", "rtt"] | None = None,
 ) -> dict[str, Any]:
-    """Every flow its own bucket, nothing shared.
+    """Each flow has its own bucket, and shares no tokens.
 
     Args:
         depth: Basis of a member's part of the burst, besides its weight. Default: ``"equal"``.
@@ -21,25 +21,28 @@ def partitioned(
 
 
 def sequential() -> dict[str, Any]:
-    """One bucket; flows in the order they joined."""
+    """One bucket; flows are served in the order of their list."""
     return table("sequential")
 
 
 def fcfs() -> dict[str, Any]:
-    """One bucket; who has waited longest goes first."""
+    """One bucket; the flow that has waited longest is served first."""
     return table("fcfs")
 
 
 def lru() -> dict[str, Any]:
-    """One bucket; whom a token was given least recently goes first."""
+    """One bucket; the flow that was served least recently is served first."""
     return table("lru")
 
 
 def logical_partitions() -> dict[str, Any]:
-    """One bucket with a part for each flow, by round-trip time; what is unused is shared."""
+    """One bucket with a part for each flow, by round-trip time.
+
+    Flows share unused tokens.
+    """
     return table("logical-partitions")
 
 
 def drr() -> dict[str, Any]:
-    """One bucket; byte for byte in turn."""
+    """One bucket; flows take turns, byte for byte (deficit round robin)."""
     return table("drr")

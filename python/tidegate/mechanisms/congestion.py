@@ -29,7 +29,7 @@ def reno(
 
 
 def newreno() -> dict[str, Any]:
-    """As the papers had it: one segment per round trip, counted in ACKs (ns-2)."""
+    """NewReno as in ns-2: one segment per round trip, counted in ACKs."""
     return table("newreno")
 
 
@@ -70,7 +70,7 @@ def vegas(
     double_every: int | None = None,
     after_loss: float | None = None,
 ) -> dict[str, Any]:
-    """So many packets of its own in the queue, and no more.
+    """Keeps a fixed number of its own segments in the queue.
 
     Args:
         alpha: The window grows if fewer segments are queued. Linux has 2, ns-2 has 1. Default:
@@ -100,7 +100,7 @@ def vegas_ns2(
     gamma: float | None = None,
     theta: float | None = None,
 ) -> dict[str, Any]:
-    """The same as ns-2 has it, with the weight of ``itcp``.
+    """Vegas as in ns-2, with the weight of ``itcp``.
 
     Args:
         alpha: The window grows if fewer segments are queued. Default: ``1``.
@@ -187,7 +187,7 @@ def increase_by_k(
     k: float | None = None,
     from_: str | None = None,
 ) -> dict[str, Any]:
-    """Growth by several segments where the round-trip time is long.
+    """Growth by several segments per round trip for connections with a long round-trip time.
 
     Args:
         k: Segments per round trip by which the window grows. Default: ``4``.
@@ -206,7 +206,7 @@ def dctcp(
     gain: float | None = None,
     alpha: float | None = None,
 ) -> dict[str, Any]:
-    """Reduction by as much as was marked (RFC 8257).
+    """Reduction in proportion to the marked part of the data (RFC 8257).
 
     Args:
         gain: Weight of the newest window in the estimate. Values: at most 1. Default:
@@ -227,7 +227,7 @@ def bbr(
     probe_rtt_time: str | None = None,
     detect_policers: bool | None = None,
 ) -> dict[str, Any]:
-    """The rate and the round-trip time of the path, measured (version 1, as in Linux).
+    """Measures the rate and the round-trip time of the path (version 1, as in Linux).
 
     Args:
         min_rtt_window: Age at which the least round-trip time is measured again. Default:
@@ -249,7 +249,7 @@ def copa(
     target: int | None = None,
     after_loss: float | None = None,
 ) -> dict[str, Any]:
-    """So few packets in the queue, found by the delay they add (Copa).
+    """Keeps few segments in the queue, and measures them by their delay (Copa).
 
     Args:
         target: Target of segments in the queue, 1 / delta. Default: ``2``.

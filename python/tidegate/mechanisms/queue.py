@@ -10,7 +10,9 @@ def drop_tail(
     *,
     limit: str | None = None,
 ) -> dict[str, Any]:
-    """One line, first in, first out; full means drop.
+    """One queue in order of arrival.
+
+    When it is full, arriving packets are dropped.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
@@ -26,7 +28,9 @@ def per_flow(
     limit: str | None = None,
     flow_limit: str | None = None,
 ) -> dict[str, Any]:
-    """A line for each flow, served in turn; who has most waiting is dropped from first.
+    """A queue for each flow, served in turn.
+
+    When all is full, the longest queue loses packets.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
@@ -56,7 +60,7 @@ def red(
     packet: str | None = None,
     by_size: bool | None = None,
 ) -> dict[str, Any]:
-    """Random early detection: the longer the queue on average, the likelier a packet is hit.
+    """Random early detection: the probability of a mark or drop grows with the average queue length.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"400 kB"``.
@@ -101,7 +105,7 @@ def ered(
     in_profile: Sequence[str | int] | None = None,
     red: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """RED that spares packets in profile.
+    """RED that marks or drops packets in profile less often.
 
     Args:
         k: Ratio of the probabilities out of profile and in profile. Values: at least 1.
@@ -129,7 +133,7 @@ def pi(
     packet: str | None = None,
     by_size: bool | None = None,
 ) -> dict[str, Any]:
-    """A controller that holds the queue at a length.
+    """A controller that holds the queue at a target length.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"300 kB"``.
@@ -165,7 +169,7 @@ def pie(
     mark_up_to: str | None = None,
     packet: str | None = None,
 ) -> dict[str, Any]:
-    """A controller that makes packets wait for a time.
+    """A controller that holds the queueing delay at a target.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
@@ -199,7 +203,7 @@ def codel(
     packet: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """Controlled delay: packets may wait long for a moment, but not for longer.
+    """Controlled delay: the queueing delay may exceed a target for one interval only.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
@@ -230,7 +234,7 @@ def fq_codel(
     interval: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """A line for each flow, served in turn, with controlled delay in each.
+    """A queue for each flow, served in turn, with controlled delay in each.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
@@ -264,7 +268,9 @@ def hosts(
     ecn: bool | None = None,
     thin_acks: bool | None = None,
 ) -> dict[str, Any]:
-    """Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant ACKs are dropped.
+    """Hosts take turns, and so do the flows of a host, with controlled delay in each flow.
+
+    Redundant ACKs are dropped.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
@@ -296,7 +302,9 @@ def sparing(
     limit: str | None = None,
     threshold: str | None = None,
 ) -> dict[str, Any]:
-    """One line that tells flows of a trunk to slow down, but none again before it has recovered.
+    """One queue for the flows of a trunk.
+
+    A flow is signalled again only after it has recovered.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"150 kB"``.
@@ -316,7 +324,7 @@ def trunk_fifo(
     threshold: int | None = None,
     early: bool | None = None,
 ) -> dict[str, Any]:
-    """A router's line for trunks: their management packets are dropped early, user packets last.
+    """One queue of a router for trunks: management packets are dropped early, user packets only when it is full.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.

@@ -6,7 +6,10 @@ from tidegate.table import table
 
 
 def class_tree() -> dict[str, Any]:
-    """A tree of classes with guarantees, ceilings, weights and delay bounds; each class has its own queue."""
+    """A tree of classes with guarantees, ceilings, weights and delay bounds.
+
+    Each class has its own queue.
+    """
     return table("class-tree")
 
 
