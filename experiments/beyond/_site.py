@@ -77,7 +77,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = 
     "epochs-first": (EPOCHS, FIRST, None),
     "copa-first": (COPA, FIRST, None),
 }
-"""For each control: the settings of the trunk, its tunnel queue, and the signal to the senders.
+"""For each control: the trunk's settings, its tunnel queue, and the senders' ACK control.
 With ``None`` there is no trunk."""
 
 
@@ -105,12 +105,12 @@ def policy(control: str, local: str, peer: str) -> dict[str, Any]:
     how = CONTROLS[control]
     if how is None:
         return {"policy": [{"name": "all", "action": "pass"}]}
-    probing, queue, signal = how
+    probing, queue, ack_control = how
     trunk = {"name": "site", "local": local, "peer": peer, "queue": queue, **probing}
     rule: dict[str, Any] = {"name": "all", "action": "pass", "trunk": "site"}
-    if signal:
+    if ack_control:
         rule |= {"action": "shape", "profile": {"mean": "1 Gbit/s"}, "queue": queue}
-        rule["signal"] = signal
+        rule["ack_control"] = ack_control
     return {"gateway": BUFFERS, "trunk": [trunk], "policy": [rule]}
 
 

@@ -83,7 +83,7 @@ def lacks(congestion: str) -> bool:
 
 
 def hosts(
-    signal: str,
+    ack_control: str,
     *,
     way: str = "up",
     loss: float = 0,
@@ -102,7 +102,7 @@ def hosts(
     net = Scenario(duration=f"{warmup + counted} s", warmup=f"{warmup} s", tcp=settings)
     net.host("near", gateway="edge")
     net.host("far")
-    net.gateway("edge", file or {"policy": [rules(signal, way, **(policy or {}))]})
+    net.gateway("edge", file or {"policy": [rules(ack_control, way, **(policy or {}))]})
     sender = {"up": "near", "down": "far"}[way]
     lossy = {"loss": f"{loss} %"} if loss else {}
     net.route(**{"from": sender, "delay": FAR, **lossy})
@@ -321,7 +321,7 @@ def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> di
     took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
     data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took
-    held = [(it["signal"] or {}).get("held_ns", 0) for it in (first, last)]
+    held = [(it["ack_control"] or {}).get("held_ns", 0) for it in (first, last)]
     acks = (held[1] - held[0]) / 1e9 / took
     return {
         "rate": amount * 8 / took,

@@ -29,8 +29,8 @@ LOSSES = [0, 1]
 def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, float]:
     tcp = {"congestion": congestion, "pacing": congestion == "bbr", **({} if loss else WINDOW)}
 
-    def run(signal: str) -> dict[str, float]:
-        net = hosts(signal, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
+    def run(ack_control: str) -> dict[str, float]:
+        net = hosts(ack_control, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
         net.tables["seed"] = seed
         if where == "live":
             return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
@@ -58,11 +58,11 @@ def cells(
 
 
 def of_simulated(
-    runs: Table, loss: float, congestion: str, signals: Sequence[str] = SHOWN
+    runs: Table, loss: float, congestion: str, ack_controls: Sequence[str] = SHOWN
 ) -> np.ndarray:
-    """Live goodput divided by the simulator's: for the signal with the greatest difference."""
+    """Live goodput divided by the simulator's: for the ACK control with the greatest difference."""
     real, virtual = (cells(runs, loss, it, [congestion])[0] for it in ("live", "simulated"))
-    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in signals]
+    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in ack_controls]
     return farthest(pairs, 1)
 
 
@@ -78,12 +78,12 @@ def apart(runs: Table, congestion: str) -> np.ndarray:
 
 
 def filled(runs: Table, controls: Sequence[str]) -> list[np.ndarray]:
-    """Rate without loss divided by the policy's, for each congestion control and signal."""
+    """Rate without loss divided by the policy's, for each congestion control and ACK control."""
     return [cell[f"{it} rate"] / RATE for cell in cells(runs, 0, controls=controls) for it in SHOWN]
 
 
-def over(cell: Table, signal: str, column: str = "goodput") -> np.ndarray:
-    return cell[f"gate {column}"] / cell[f"{signal} {column}"]
+def over(cell: Table, ack_control: str, column: str = "goodput") -> np.ndarray:
+    return cell[f"gate {column}"] / cell[f"{ack_control} {column}"]
 
 
 def more(runs: Table, loss: float, *names: str) -> np.ndarray:

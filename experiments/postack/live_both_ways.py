@@ -48,8 +48,8 @@ time.sleep(60)
 
 @live_both_ways.run()
 def measure(seed: int) -> dict[str, float]:
-    def run(signal: str) -> dict[str, float]:
-        with Lab(hosts(signal, policy={"match": {}})) as lab:
+    def run(ack_control: str) -> dict[str, float]:
+        with Lab(hosts(ack_control, policy={"match": {}})) as lab:
             before = lab.counters()
             words = [sys.executable, "-c", EXCHANGE]
             far = lab.start("far", *words, "listen", HOSTS["far"])

@@ -33,13 +33,13 @@ SENDERS = {
     "relay, reno": ("tcr", "reno"),
     "relay, bbr": ("tcr", "bbr"),
 }
-"""The signal at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
+"""The ACK control at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
 
 
-def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenario:
+def scenario(ack_control: str, onward: str | None, loss: float, **run: Any) -> Scenario:
     tcp = {"congestion": "reno"}
-    net = network(signal, window=None, loss=f"{loss} %" if loss else None, tcp=tcp, relays=True,
-                  **run)  # fmt: skip
+    net = network(ack_control, window=None, loss=f"{loss} %" if loss else None, tcp=tcp,
+                  relays=True, **run)  # fmt: skip
     if onward is None:
         bulk(net)
     else:
@@ -52,10 +52,10 @@ def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenar
 
 @preack.run(senders=list(SENDERS), loss=LOSSES)
 def measure(seed: int, senders: str, loss: float) -> dict[str, float]:
-    signal, onward = SENDERS[senders]
+    ack_control, onward = SENDERS[senders]
     last = "onward" if onward else "bulk"
-    run = scenario(signal, onward, loss).run(seed)
-    whole = scenario(signal, onward, loss, warmup="0 s").run(seed).flows
+    run = scenario(ack_control, onward, loss).run(seed)
+    whole = scenario(ack_control, onward, loss, warmup="0 s").run(seed).flows
     told = whole.where(group="bulk")["acknowledged_bytes"].astype(float)
     there = whole.where(group=last)["goodput_bytes"].astype(float)
     return {

@@ -26,17 +26,17 @@ SEEDS = 72
 reach = Experiment(__file__, more={"mbps": {10: SEEDS, UNLIMITED: SEEDS}})
 
 
-@reach.run(signal=["none", "gate", "tcr"], congestion=CONTROLS, mbps=[*RATES, UNLIMITED])
-def measure(seed: int, signal: str, congestion: str, mbps: int) -> dict[str, float]:
+@reach.run(ack_control=["none", "gate", "tcr"], congestion=CONTROLS, mbps=[*RATES, UNLIMITED])
+def measure(seed: int, ack_control: str, congestion: str, mbps: int) -> dict[str, float]:
     policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
     tcp = {"congestion": congestion}
-    net = network(signal, window=None, loss="2 %", tcp=tcp, policy=policy)
+    net = network(ack_control, window=None, loss="2 %", tcp=tcp, policy=policy)
     bulk(net)
     return {"goodput": measured(net.run(seed))["goodput"]}
 
 
-def goodput(runs: Table, signal: str, congestion: str, mbps: int = 10) -> np.ndarray:
-    return runs.where(signal=signal, congestion=congestion, mbps=mbps)["goodput"]
+def goodput(runs: Table, ack_control: str, congestion: str, mbps: int = 10) -> np.ndarray:
+    return runs.where(ack_control=ack_control, congestion=congestion, mbps=mbps)["goodput"]
 
 
 def unlimited(runs: Table, congestion: str) -> np.ndarray:

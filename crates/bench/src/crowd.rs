@@ -203,7 +203,7 @@ fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
     };
     let policies = format!(
         "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
-         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nsignal = \"{signal}\"\n\
+         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nack_control = \"{signal}\"\n\
          queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
     );
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))

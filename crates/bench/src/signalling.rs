@@ -178,7 +178,7 @@ profile = {{ mean = "{mbps} Mbit/s", burst = "30 kB" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
-signal = "{signal}"
+ack_control = "{signal}"
 '''
 "#
     )

@@ -187,6 +187,9 @@ catalogue! {
     PortDown = "TG0073", "a port that is down",
         "take it up: `ip link set PORT up`";
 
+    EarlierName = "TG0074", "a field under its earlier name",
+        "write the name in the message; the earlier one will be refused in a later version";
+
     // Errors of the host.
     NoSuchFile = "TG0101", "the file cannot be read or written",
         "check the path and its permissions; policy files are UTF-8";

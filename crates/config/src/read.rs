@@ -71,13 +71,13 @@ pub(crate) trait Field: Sized {
     const REQUIRED: bool;
 
     /// Takes the field from `table`.
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self;
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self;
 
     /// The JSON Schema of the value.
     fn schema() -> Value;
 
     /// Adds the canonical form of a valid field to `into`, if `table` has the field.
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table);
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table);
 
     /// Its names in the table; several if the value consists of several fields.
     fn keys(key: &'static str) -> Vec<&'static str> {
@@ -85,7 +85,7 @@ pub(crate) trait Field: Sized {
     }
 
     /// Adds the field to the schema of its table.
-    fn describe(key: &str, doc: &str, into: &mut TableSchema) {
+    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
         if Self::REQUIRED {
             into.required.push(key.into());
         }
@@ -153,7 +153,7 @@ pub(crate) struct Also<T>(pub(crate) T);
 impl<T: Fields> Field for Also<T> {
     const REQUIRED: bool = false;
 
-    fn take(table: &Table<'_>, _: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, _: &'static str, found: &mut Findings) -> Self {
         Self(T::take(table, found))
     }
 
@@ -163,7 +163,7 @@ impl<T: Fields> Field for Also<T> {
         schema.finish("")
     }
 
-    fn canonical(table: &DeTable<'_>, _: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, _: &'static str, into: &mut toml::Table) {
         T::canonical(table, into);
     }
 
@@ -171,7 +171,7 @@ impl<T: Fields> Field for Also<T> {
         T::keys()
     }
 
-    fn describe(_: &str, _: &str, into: &mut TableSchema) {
+    fn describe(_: &'static str, _: &str, into: &mut TableSchema) {
         T::describe(into);
     }
 }
@@ -195,7 +195,7 @@ impl<T> Required<T> {
 impl<T: Read> Field for Required<T> {
     const REQUIRED: bool = true;
 
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
         if !table.entries.contains_key(key) {
             let message = format!("`{key}` is missing in {}", table.what);
             found.push(Diagnostic::error(Code::MissingField, table.span.clone(), message));
@@ -207,7 +207,7 @@ impl<T: Read> Field for Required<T> {
         T::schema()
     }
 
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
         <Option<Spanned<T>> as Field>::canonical(table, key, into);
     }
 }
@@ -215,7 +215,7 @@ impl<T: Read> Field for Required<T> {
 impl<T: Read> Field for Option<Spanned<T>> {
     const REQUIRED: bool = false;
 
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
         let node = table.entries.get(key)?;
         Some(Spanned::new(node.span(), T::read(node, found)?))
     }
@@ -224,10 +224,79 @@ impl<T: Read> Field for Option<Spanned<T>> {
         T::schema()
     }
 
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
         if let Some(node) = table.get(key) {
             into.insert(key.to_owned(), T::canonical(node));
         }
+    }
+}
+
+/// Fields with an earlier name, which files may still use: the name and the earlier one.
+const RENAMED: [(&str, &str); 1] = [("ack_control", "signal")];
+
+/// The earlier name of the field `key`; `key` itself if it has always had this name.
+fn earlier(key: &'static str) -> &'static str {
+    RENAMED.iter().find(|(name, _)| *name == key).map_or(key, |(_, old)| old)
+}
+
+/// An optional field that may be written under its earlier name. The canonical form has the new
+/// name.
+#[derive(Clone, Debug)]
+pub(crate) struct Renamed<T>(Option<Spanned<T>>);
+
+impl<T> Renamed<T> {
+    /// The value.
+    pub(crate) const fn get(&self) -> Option<&Spanned<T>> {
+        self.0.as_ref()
+    }
+}
+
+impl<T: Read> Field for Renamed<T> {
+    const REQUIRED: bool = false;
+
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
+        let old = earlier(key);
+        let written = table.entries.get_key_value(key).map(|(name, _)| name.span());
+        let as_before = table.entries.get_key_value(old).map(|(name, _)| name.span());
+        match (&written, as_before) {
+            (Some(place), Some(before)) => {
+                let message =
+                    format!("`{old}` is the earlier name of `{key}`, which is also written");
+                let twice = Diagnostic::error(Code::EarlierName, before, message);
+                let help = format!("remove `{old}`");
+                found.push(twice.help(help).other(place.clone(), "the same field"));
+            }
+            (None, Some(before)) => {
+                let message = format!("`{old}` is now called `{key}`");
+                let help = format!("write `{key}` in place of `{old}`");
+                found.push(Diagnostic::warning(Code::EarlierName, before, message).help(help));
+            }
+            _ => {}
+        }
+        let name = if written.is_some() { key } else { old };
+        Self(Field::take(table, name, found))
+    }
+
+    fn schema() -> Value {
+        T::schema()
+    }
+
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
+        if let Some(node) = table.get(key).or_else(|| table.get(earlier(key))) {
+            into.insert(key.to_owned(), T::canonical(node));
+        }
+    }
+
+    fn keys(key: &'static str) -> Vec<&'static str> {
+        vec![key, earlier(key)]
+    }
+
+    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
+        <Option<Spanned<T>> as Field>::describe(key, doc, into);
+        let mut old = T::schema();
+        old["description"] = format!("Earlier name of `{key}`.").into();
+        old["deprecated"] = true.into();
+        into.properties.insert(earlier(key).to_owned(), old);
     }
 }
 
@@ -267,10 +336,12 @@ impl<'a> Table<'a> {
 
     /// Reports every field that is not among `known`.
     fn close(&self, known: &[&str], found: &mut Findings) {
+        let is_earlier = |name: &&str| RENAMED.iter().any(|(_, old)| old == name);
+        let offered: Vec<_> = known.iter().copied().filter(|name| !is_earlier(name)).collect();
         for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
             let message = format!("`{name}` is not a field of {}", self.what);
-            let help = one_of(name, known);
+            let help = one_of(name, &offered);
             found.push(Diagnostic::error(Code::UnknownField, key.span(), message).help(help));
         }
     }

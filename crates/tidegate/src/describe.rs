@@ -303,7 +303,8 @@ fn policy_fields(policy: &Policy) -> Fields {
         Action::Pass => {}
         Action::Shape { conditioning, queue, signal } => {
             fields.insert("queue", queue_name(queue));
-            fields.insert("signal", signal.as_ref().map_or_else(|| "none".to_owned(), signal_name));
+            let control = signal.as_ref().map_or_else(|| "none".to_owned(), control_name);
+            fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }
         Action::Police { conditioning, exceed } => {
@@ -396,7 +397,7 @@ fn allocation(spec: &AllocationSpec) -> String {
     mechanism(spec, spec.name())
 }
 
-fn signal_name(spec: &AckSpec) -> String {
+fn control_name(spec: &AckSpec) -> String {
     mechanism(spec, spec.name())
 }
 

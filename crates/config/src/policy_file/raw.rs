@@ -25,8 +25,8 @@ use super::{Backend, overhead};
 use crate::canonical;
 use crate::diagnostic::Findings;
 use crate::read::{
-    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, mechanism,
-    mechanism_schema, tables,
+    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Renamed, Required, Table,
+    mechanism, mechanism_schema, tables,
 };
 use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
@@ -114,7 +114,7 @@ tables! {
         /// What the access link adds to each IP packet: the name of a kind of link, or
         /// { per_packet, min }. Default: "raw", the frame as it is seen here.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
+        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has an `ack_control`, or
         /// if there are trunks. Default: "hosts".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
@@ -289,15 +289,15 @@ tables! {
         "profile" => profile: Option<Spanned<Profile>>,
         /// Which flow goes next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, a `signal` or a
-        /// `trunk`. Default: "fq-codel".
+        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, an `ack_control` or
+        /// a `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Which packets are marked before its queue overflows, as in `[gateway]`, with action "shape"; not
         /// together with `trunk`. Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
-        /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
-        /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".
-        "signal" => signal: Option<Spanned<Signal>>,
+        /// ACK control, with action "shape": "postack" holds ACKs in place of data, "tcr" paces ACKs and
+        /// reduces windows, "none" forwards ACKs unchanged. Default: "none".
+        "ack_control" => ack_control: Renamed<AckControl>,
         /// The DS codepoints that tell the two kinds apart, with action "police-mark".
         "mark" => mark: Option<Spanned<Mark>>,
         /// Weights of flows, first match first. Default: all 1.
@@ -501,24 +501,24 @@ impl Choice for Backend {
 
 /// The ACK control of a policy; `None` for none.
 #[derive(Clone, Debug)]
-pub(crate) struct Signal(pub(crate) Option<AckSpec>);
+pub(crate) struct AckControl(pub(crate) Option<AckSpec>);
 
 /// The name for no ACK control.
-const NO_SIGNAL: &str = "none";
+const NO_CONTROL: &str = "none";
 
-impl Read for Signal {
+impl Read for AckControl {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        if node.get_ref().as_str() == Some(NO_SIGNAL) {
+        if node.get_ref().as_str() == Some(NO_CONTROL) {
             return Some(Self(None));
         }
-        mechanism(node, "a signal", AckSpec::NAMES, found).map(|it| Self(Some(it)))
+        mechanism(node, "an ACK control", AckSpec::NAMES, found).map(|it| Self(Some(it)))
     }
 
     fn schema() -> Value {
-        let signal = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
+        let control = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
             drop(AckSpec::parameters(name, offer));
         });
-        json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
+        json!({ "anyOf": [{ "const": NO_CONTROL }, control] })
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {

@@ -15,8 +15,8 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, Count, FailToWire, LinkDirection, OtherEnd, Signal, Source, Status,
-    Trunk,
+    AckControl, Aggregate, Class, Control, Count, FailToWire, LinkDirection, OtherEnd, Source,
+    Status, Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -30,7 +30,7 @@ pub(super) fn page(
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
-    signals(&status.aggregates, &mut page);
+    ack_controls(&status.aggregates, &mut page);
     classes::write(all_classes, &mut page);
     marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
@@ -210,40 +210,49 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
-fn signals(all: &[Aggregate], page: &mut Page) {
-    let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Signal) -> f64| {
+/// Counters of ACK control. The label `signal` repeats `ack_control` for readers of earlier versions.
+fn ack_controls(all: &[Aggregate], page: &mut Page) {
+    let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&AckControl) -> f64| {
         let sample = |it: &Aggregate| {
-            let signal = it.signal.as_ref()?;
-            let pairs =
-                [("policy", &it.policy), ("direction", &it.direction), ("signal", &signal.kind)];
-            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(signal)))
+            let control = it.ack_control.as_ref()?;
+            let pairs = [
+                ("policy", &it.policy),
+                ("direction", &it.direction),
+                ("ack_control", &control.kind),
+                ("signal", &control.kind),
+            ];
+            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(control)))
         };
         page.metric(name, kind, help, all.iter().filter_map(sample));
     };
     let help = "Flows whose senders send more data than their ACKs request.";
-    let unresponsive = |it: &Signal| f64::from(it.unresponsive);
+    let unresponsive = |it: &AckControl| f64::from(it.unresponsive);
     metric("tidegate_policy_unresponsive_flows", "gauge", help, &unresponsive);
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
-        metric(name, kind, help, &|it: &Signal| value(&it.counts));
+        metric(name, kind, help, &|it: &AckControl| value(&it.counts));
     };
-    let help = "ACKs held that go back to senders of the policy.";
+    let help = "ACKs to senders of the policy that are held now.";
     metric("tidegate_policy_held_acks", "gauge", help, |it| f64::from(it.held));
-    let help = "ACKs that had to wait.";
+    let help = "ACKs that were held.";
     metric("tidegate_policy_delayed_acks_total", "counter", help, |it| float(it.delayed));
-    let help = "Time for which ACKs that have gone on were held.";
+    let help = "Total hold of released ACKs.";
     metric("tidegate_policy_ack_hold_seconds_total", "counter", help, |it| float(it.held_ns) / 1e9);
-    let help = "ACKs made again of another packet.";
+    let help = "ACKs that were rebuilt from a record and another packet of their flow.";
     metric("tidegate_policy_made_acks_total", "counter", help, |it| float(it.made));
-    let help = "Steps, beyond the last, in which ACKs of much data went on.";
+    let help = "Extra ACKs, because an ACK of much data was released in steps.";
     metric("tidegate_policy_ack_steps_total", "counter", help, |it| float(it.split));
-    let help = "ACKs that went on before their time: held for as long as may be, or without room.";
+    let help = "ACKs released early: after the longest permitted hold, or for lack of room.";
     metric("tidegate_policy_overdue_acks_total", "counter", help, |it| float(it.overdue));
-    let help = "Windows made smaller.";
+    let help = "ACKs whose window was reduced.";
     metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
-    let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
+    let help =
+        "ACKs of data that was never sent, and ACKs below an earlier acknowledgement number.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data packets queued as without a signal: under a digest, seen one way only, or of an unresponsive sender.";
-    metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
+    let help = "Data packets queued without ACK control: under a digest, seen in one direction only, or of an unresponsive sender.";
+    let value = |it: &Counts| float(it.ungoverned);
+    metric("tidegate_policy_uncontrolled_segments_total", "counter", help, value);
+    let help = "Earlier name of `tidegate_policy_uncontrolled_segments_total`.";
+    metric("tidegate_policy_ungoverned_segments_total", "counter", help, value);
 }
 
 fn trunks(all: &[Trunk], page: &mut Page) {

@@ -134,6 +134,7 @@ fn micros(span: Duration) -> u64 {
 }
 
 fn aggregate(it: &AggregateReport) -> api::Aggregate {
+    let control = it.signal.map(|kind| ack_control(kind, it));
     let left = it.conforming.packets + it.exceeding.packets;
     api::Aggregate {
         policy: it.policy.clone(),
@@ -152,16 +153,22 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         marks: counted([it.marks]),
         marking: it.marking.map(marking),
         triggers: triggers(it.triggers),
-        signal: it.signal.map(|kind| signal(kind, it)),
+        ack_control: control.clone(),
+        signal: control,
     }
 }
 
-fn signal(kind: &str, it: &AggregateReport) -> api::Signal {
+fn ack_control(kind: &str, it: &AggregateReport) -> api::AckControl {
     let counts = it.acks;
     let gone = counts.delayed.saturating_sub(counts.held.into());
     let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
-    let unresponsive = it.unresponsive;
-    api::Signal { kind: kind.to_owned(), mean_hold_us, unresponsive, counts }
+    api::AckControl {
+        kind: kind.to_owned(),
+        mean_hold_us,
+        unresponsive: it.unresponsive,
+        uncontrolled: counts.ungoverned,
+        counts,
+    }
 }
 
 /// Converts the report of a class.

@@ -50,7 +50,9 @@ pub(super) const PHASES: [Phase; 6] = [
     Phase {
         name: "inbound-postack",
         title: "the bottleneck is before us: ACKs are held",
-        edge: Some(Edge::Behind("action = \"shape\"\nallocation = \"drr\"\nsignal = \"postack\"")),
+        edge: Some(Edge::Behind(
+            "action = \"shape\"\nallocation = \"drr\"\nack_control = \"postack\"",
+        )),
     },
 ];
 

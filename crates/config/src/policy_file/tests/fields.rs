@@ -265,23 +265,42 @@ wan = "eth0"
 name = "web"
 action = "shape"
 profile = { mean = "5 Mbit/s" }
-signal = { kind = "postack", loss_express = true, retransmissions = "first" }
+ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
 "# => r#"
 error[TG0030]: `loss_express` is not a parameter of `postack` any more
- --> office.toml:8:30
+ --> office.toml:8:35
   |
-8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
-  |                              ^^^^^^^^^^^^
+8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                                   ^^^^^^^^^^^^
   |
   = help: remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`
 
 error[TG0030]: `retransmissions` is not a parameter of `postack` any more
- --> office.toml:8:51
+ --> office.toml:8:56
   |
-8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
-  |                                                   ^^^^^^^^^^^^^^^
+8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                                                        ^^^^^^^^^^^^^^^
   |
   = help: remove it; data that is sent again waits its turn, as with `retransmissions = "in-turn"`"#;
+    a_field_has_one_of_its_names: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+[[policy]]
+name = "web"
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+ack_control = "postack"
+signal = "postack"
+"# => r#"
+error[TG0074]: `signal` is the earlier name of `ack_control`, which is also written
+ --> office.toml:9:1
+  |
+8 | ack_control = "postack"
+  | ----------- the same field
+9 | signal = "postack"
+  | ^^^^^^
+  |
+  = help: remove `signal`"#;
     a_queue_needs_room: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -249,12 +249,12 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     let file = |fields: &str| format!("{PORTS}{class}{trunk}{policy}{fields}\n");
     let pass = "action = \"pass\"";
     let shape = "action = \"shape\"\nprofile = { mean = \"3 Mbit/s\" }\nfair_between = \"hosts\"";
-    let told = format!("{shape}\nsignal = \"postack\"");
+    let told = format!("{shape}\nack_control = \"postack\"");
     for (fields, expected) in [
         (format!("{pass}\nallocation = \"drr\""), "`allocation` has no meaning with this action"),
         (format!("{pass}\nweights = []"), "`weights` has no meaning with this action"),
         (format!("{pass}\nfair_between = \"hosts\""), "`fair_between` has no meaning with this"),
-        (told, "with this signal a profile is shared between flows"),
+        (told, "with this ACK control a profile is shared between flows"),
     ] {
         let (config, found) = parse("test.toml", &file(&fields), None);
         let said = found.render(false);
