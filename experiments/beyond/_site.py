@@ -1,13 +1,12 @@
 """Web requests from one site to another over a path that only they use.
 
-Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the
-published configuration of its figure 7: 96 Mbit/s, a round-trip time of 50 ms, a queue of three
-bandwidth-delay products, CUBIC, requests at the times of a Poisson process that offer 7/8 of the
-rate, their sizes from a trace of a core router: six points of a distribution, in between each size
-equally likely.
-Differs: each request has a connection of its own, which begins with a handshake, and there are not
-200 that take turns; the access links of sites carry 1 Gbit/s; what is offered is counted without
-headers.
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the published
+configuration of its figure 7. The path has 96 Mbit/s, a round-trip time of 50 ms and a queue of
+three bandwidth-delay products. Senders use CUBIC. Requests begin at the times of a Poisson process
+and offer 7/8 of the rate. Their sizes come from a trace of a core router: six points of a
+distribution, with equally likely sizes in between.
+Differs: each request opens a connection with a handshake, in place of 200 that take turns. The
+access links of sites carry 1 Gbit/s. The offered load excludes headers.
 """
 
 import functools

@@ -1,11 +1,10 @@
 """Real hosts: a scenario as a lab of network namespaces, with this kernel's TCP.
 
 Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
-Differs: the gateway is the program as it is deployed, the network is that of `tidegate lab`. What
-stands beside each other runs in the same seconds, each in a lab of its own, so that a busy
-machine is busy for all of them; what ran while a gateway hung is run again. What seeds stand for
-are turns. Without root, network namespaces or the program, these runs are skipped, and their claims
-are neither held nor broken.
+Differs: the gateway is the program as deployed, and the network is that of `tidegate lab`. Compared
+cases run in the same seconds, each in another lab, so that a busy machine slows all of them. Cases
+in which a gateway hung are repeated. A seed stands for one turn. Without root, network namespaces
+or the program, these runs are skipped, and their claims are neither held nor broken.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""However many share a rate, and however low or far it is, senders get what a queue gives them.
+"""Senders get the rates of a queue, regardless of their number, their rate and their distance.
 
 Source: postack, ledger section 7 (2 and 10 Mbit/s, 10 to 300 ms, 1 to 100 flows, jitter of 10 ms),
 A001-1, A001-2 and A001-4.
-Differs: see `_network.py`. Cells are chosen from the ledger's ranges; what is lost, and what
-varies, is beyond the gateway. Windows are of 64 KiB, with which 100 flows fill a queue for each
-flow, but one of 52 ms hardly. `few` is two greedy flows with windows as large as they grow, beside
-fifty that send 500 bytes five times a second.
+Differs: see `_network.py`. The cells lie within the ledger's ranges. Losses and jitter are beyond
+the gateway. With windows of 64 KiB, 100 flows fill a queue for each flow, but one flow of 52 ms
+hardly does. `few` has two greedy flows with windows as large as they grow, beside fifty that send
+500 bytes five times a second.
 """
 
 from collections.abc import Callable, Iterable

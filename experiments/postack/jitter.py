@@ -65,8 +65,8 @@ def fast(runs: Table) -> Numbers:
     "A001-4",
     "300 Mbit/s, up to 3 ms: goodput",
     at_least=0.99,
-    why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
-    "comes or does not would take a queue as long",
+    why="credit expires 2 ms after data was due. Data that varies by 3 ms would need a queue of 3 "
+    "ms",
 )
 def beyond(runs: Table) -> Numbers:
     return ratio(runs, "goodput", 300, 3_000)

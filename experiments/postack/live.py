@@ -1,4 +1,4 @@
-"""What holds in the simulator holds between real hosts, in figures that agree with it.
+"""Results of the simulator also hold between real hosts, with similar figures.
 
 Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
 Differs: see `_live.py`. Reno, CUBIC and BBR of this kernel, four flows up; without loss with
@@ -182,8 +182,8 @@ def apart_cubic(runs: Table) -> Numbers:
     at_least=-0.02,
     at_most=0.02,
     margin=0.01,
-    why="with ACKs held it is the same, but the simulator's BBR leaves 46 kB in a queue for each "
-    "flow, and Linux's left 55 to 72 in twenty turns; what makes that more is not known",
+    why="the difference is in a queue for each flow: the simulator's BBR leaves 46 kB there, and "
+    "Linux's left 55 to 72 in twenty turns. The cause is unknown. With ACKs held both agree",
 )
 def apart_bbr(runs: Table) -> Numbers:
     return apart(runs, "bbr")
@@ -243,7 +243,7 @@ def memory_bbr(runs: Table) -> Numbers:
 
 
 @live.claim(
-    "A001-2", "live, BBR: the same, of what waits of Reno in a queue for each flow", at_most=0.04
+    "A001-2", "live, BBR: the same, over the backlog of Reno in a queue for each flow", at_most=0.04
 )
 def memory_bbr_of_reno(runs: Table) -> Numbers:
     reno, bbr = cells(runs, 0, controls=["reno", "bbr"])
@@ -289,9 +289,9 @@ def timeouts(runs: Table) -> Numbers:
     "live, 1 %: timeouts, gate less a queue for each flow",
     at_most=0,
     margin=1,
-    why="there are as many with both, and of two equal numbers neither is shown to be at most the "
-    "other: some losses cost a timeout whoever is the gateway. Timeouts without a loss would be "
-    "its own, and there are none (`#spurious-lossy`)",
+    why="both have equally many, and runs cannot show that one of two equal numbers is at most the "
+    "other. Some losses cost a timeout with any gateway. Timeouts without a loss would be due to "
+    "ours, and there are none (`#spurious-lossy`)",
 )
 def timeouts_lossy(runs: Table) -> Numbers:
     return more(runs, 1, "timeouts")

@@ -1,9 +1,10 @@
-"""How much more than TCR there is to be had depends on the window that losses leave.
+"""The possible gain over TCR depends on the window that losses leave.
 
 Source: postack, ledger A001-3 (gate over TCR at 2 % loss).
-Differs: see `_network.py` and `loss`. 2 % of the packets are lost at every rate; at the largest no
-policy holds anybody back. 2 % leave Reno windows of about eight packets; a flow's part of 10 Mbit/s
-needs 10.8 of them and that of 7 Mbit/s 7.6, with which p W^2 is what it is at 1 % and 10 Mbit/s.
+Differs: see `_network.py` and `loss`. The path loses 2 % of the packets at every rate. At the
+largest rate no policy limits a sender. Reno then has windows of about eight packets. The share of a
+flow needs 10.8 packets at 10 Mbit/s and 7.6 at 7 Mbit/s. At 7 Mbit/s, p W^2 has the same value as
+at 1 % of loss and 10 Mbit/s.
 """
 
 from typing import Any

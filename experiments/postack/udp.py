@@ -56,12 +56,12 @@ def tcp_all(runs: Table) -> Numbers:
     return ratio(runs, "all", "goodput")
 
 
-@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", at_least=0.49)
+@udp.claim("UDP not starved", "UDP offers half: its throughput over the rate", at_least=0.49)
 def udp_half(runs: Table) -> Numbers:
     return runs.where(ack_control="gate", offered="half")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", at_least=0.49)
+@udp.claim("UDP not starved", "UDP offers all: its throughput over the rate", at_least=0.49)
 def udp_all(runs: Table) -> Numbers:
     return runs.where(ack_control="gate", offered="all")["udp"] / RATE
 

@@ -1,12 +1,12 @@
-"""Senders that are told by their ACKs fill a trunk, whatever finds its rate, and hardly wait.
+"""ACK-controlled senders fill a trunk with any congestion control, and hardly wait.
 
 Source: postack, section 5, R001-9 (P3) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
 towards the local senders").
-Differs: neither paper has the two together. One site sends to another over 10 Mbit/s, 10 ms each
-way, or 100; the profile of its policy would let it have ten times as much. What a trunk may send
-rises and falls with the windows of its management connections, and windows of senders follow what
-it may send on average. Senders are greedy, as the RFCs have them. Runs take 60 s, of which 40 s
-count: the first are slow start of a path whose rate nobody knows.
+Differs: neither paper combines the two. One site sends to another over 10 Mbit/s, 10 ms each way,
+or 100. The profile of its policy would permit ten times this rate. The credit of a trunk rises and
+falls with the windows of its management connections. Windows of senders follow its average. Senders
+are greedy, as the RFCs have them. Runs take 60 s. The first 20 s, the slow start on a path of
+unknown rate, are not measured.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -493,7 +493,7 @@ impl Read for Number {
                 found.push(Diagnostic::error(
                     Code::OutOfRange,
                     node.span(),
-                    "the number is too large",
+                    "the number is too large: the largest is 9223372036854775807",
                 ));
                 None
             }

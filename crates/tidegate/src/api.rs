@@ -155,7 +155,7 @@ pub struct Marking {
     /// Bytes of packets whose flows were projected when they arrived.
     #[serde(default)]
     pub tracked_bytes: u64,
-    /// Factor by which the rounds of these flows count. 1 if other traffic counts at its rate.
+    /// Factor of the rounds of these flows; 1 if other traffic is counted at its rate.
     #[serde(default)]
     pub rho: f64,
     /// Bytes in the last interval from which on a flow was tracked. 0 without a filter.

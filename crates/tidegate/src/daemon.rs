@@ -170,7 +170,7 @@ impl Daemon {
     /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
         if proposal.save && proposal.confirm_ms.is_some() {
-            let message = "what is saved cannot be rolled back: leave out `save` or `confirm_ms`";
+            let message = "a saved set cannot be rolled back: leave out `save` or `confirm_ms`";
             return Err(Failure::input(Code::BadRequest, message).into());
         }
         let turn = self.turn().await?;
@@ -214,7 +214,7 @@ impl Daemon {
         let generation = self.install(next).await?;
         let saved = self.put_or_undo(staged, &before).await?;
         for class in &undone {
-            tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
+            tracing::warn!(class, "the file replaces changes of this class that were made while the gateway ran");
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;

@@ -79,9 +79,9 @@ pub(super) fn leave_allowance(
     }
     let [missing, sum, left] = [sum - left, sum, left].map(Rate::from_bps);
     let message =
-        format!("{what} come to {sum}, of the {left} that control traffic leaves of {rate}");
+        format!("{what} come to {sum}; control traffic leaves {left} of the {rate} of the link");
     let help =
-        format!("lower them by {missing}: they fall short by that while control traffic needs it");
+        format!("lower the guarantees by {missing}, which control traffic may use");
     found.push(Diagnostic::warning(Code::PromisedTooMuch, link.clone(), message).help(help));
 }
 
@@ -229,13 +229,13 @@ fn other_line(
     let other = fault.other.map(|at| Lines::of(&written[at]));
     Some(match (fault.kind, other) {
         (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
-            (other.term_or_name(Term::Guarantee), "what its parent has")
+            (other.term_or_name(Term::Guarantee), "the guarantee of its parent")
         }
         (ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. }, None) => {
-            (link?, "what the link has")
+            (link?, "the rate of the link")
         }
         (ClassFaultKind::RatioLoop(term), Some(other)) => {
-            (other.term_or_name(term), "where it leads")
+            (other.term_or_name(term), "the class it refers to")
         }
         (ClassFaultKind::CeilingBelowGuarantee(_), _) => {
             (own.term(Term::Guarantee)?, "the guarantee")
@@ -277,18 +277,30 @@ impl Lines {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
+    /// The place of the ceiling, which may be that of the parent.
+    fn ceiling(&self) -> (Span, &'static str) {
+        match self.term(Term::Ceiling) {
+            Some(ceiling) => (ceiling, "this ceiling"),
+            None => (self.name.clone(), "the ceiling here is that of the parent"),
+        }
+    }
+
     /// The place of the term that makes a delay bound impossible.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
-            Part::Guarantee | Part::Order => (self.term_or_name(Term::Guarantee), "its guarantee"),
-            Part::Burst => (self.term_or_name(Term::Burst), "the burst of this"),
+            Part::Guarantee | Part::Order => match self.term(Term::Guarantee) {
+                Some(guarantee) => (guarantee, "its guarantee"),
+                None => (self.name.clone(), "this class has no `guarantee`"),
+            },
+            Part::Burst => match self.term(Term::Burst) {
+                Some(burst) => (burst, "the burst of this class"),
+                None => (self.name.clone(), "this class has the default burst"),
+            },
             Part::ShortBurst => match self.term(Term::Burst) {
                 Some(burst) => (burst, "this burst"),
-                None => (self.term_or_name(Term::Ceiling), "this ceiling"),
+                None => self.ceiling(),
             },
-            Part::Ceiling | Part::Control | Part::Link => {
-                (self.term_or_name(Term::Ceiling), "this ceiling")
-            }
+            Part::Ceiling | Part::Control | Part::Link => self.ceiling(),
         }
     }
 }

@@ -272,7 +272,7 @@ fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut 
         let message = format!("policy `{}` can never match", hidden.name);
         found.push(
             Diagnostic::warning(Code::NeverMatches, place.clone(), message)
-                .other(other.clone(), "takes precedence, and matches everything that one does"),
+                .other(other.clone(), "this policy has precedence, and matches all its packets"),
         );
     }
 }

@@ -163,7 +163,7 @@ fn urls(
             Some(_) => continue,
         };
         right = false;
-        let message = "this is no URL of such a source";
+        let message = "this URL does not fit the kind of source";
         found.push(Diagnostic::error(Code::BadSource, span, message).help(problem));
     }
     right.then(|| texts(Some(written)))
@@ -183,7 +183,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Reports the missing field of two fields that require each other.
+/// Reports the missing field of a pair of fields.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,
@@ -205,8 +205,8 @@ fn whole_path(written: &Spanned<String>, name: &str, found: &mut Findings) -> Op
     if written.get_ref().starts_with('/') {
         return Some(PathBuf::from(written.get_ref()));
     }
-    let message = format!("`{name}` is no whole path");
-    let help = "begin it with /, so that it is the same file wherever this one is read";
+    let message = format!("`{name}` is not an absolute path");
+    let help = "begin the path with /: the gateway may have another working directory";
     found.push(Diagnostic::error(Code::BadSource, written.span(), message).help(help));
     None
 }

@@ -28,7 +28,7 @@ fn peer(status: &Status, page: &mut Page) {
         page.metric(name, kind, help, one(value));
     };
     let up = f64::from(u8::from(peer.is_up));
-    metric("tidegate_aggregate_peer_up", "gauge", "Whether the aggregate connection is up.", up);
+    metric("tidegate_aggregate_peer_up", "gauge", "1 if the aggregate connection is up.", up);
     let links = float(peer.links);
     let help = "Aggregate connections established since the start.";
     metric("tidegate_aggregate_links_total", "counter", help, links);

@@ -40,9 +40,9 @@ enum What {
     Set {
         /// The class
         name: String,
-        /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
-        /// weight, priority, burst, delay_bound, delay_bound.up, delay_bound.down, loss_bound, delay_ratio.of,
-        /// delay_ratio.factor, loss_ratio.of or loss_ratio.factor; such as guarantee="40 Mbit/s", ceiling=none
+        /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields of both directions: guarantee, ceiling,
+        /// delay_bound, or one direction of them, such as guarantee.up. Further fields: weight, priority, burst,
+        /// loss_bound, delay_ratio.of, delay_ratio.factor, loss_ratio.of, loss_ratio.factor
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[serde(rename_all = "lowercase")]
 enum Health {
     Good,
-    /// It works, but not as well as it could.
+    /// A gateway runs, but with disadvantages.
     Lacking,
     /// A gateway cannot run.
     Bad,

@@ -47,29 +47,29 @@ fn gateway(status: &Status, page: &mut Page) {
         ("lan", &ports.lan),
         ("wan", &ports.wan),
     ]);
-    page.metric("tidegate_build_info", "gauge", "Which program runs, and how.", [(info, 1.0)]);
+    page.metric("tidegate_build_info", "gauge", "Version of the program, and its ports.", [(info, 1.0)]);
     let uptime = float(status.uptime_ms) / 1e3;
     page.metric("tidegate_uptime_seconds", "gauge", "Time since the start.", one(uptime));
     let help = "Policy sets installed since the start.";
     page.metric("tidegate_policy_generation", "gauge", help, one(float(status.generation)));
-    let help = "Whether the kernel passes frames straight across once the gateway has ended.";
+    let help = "1 if the kernel lets frames bypass a gateway that has ended.";
     let wire = f64::from(u8::from(ports.fail_to_wire == FailToWire::Always));
     page.metric("tidegate_fail_to_wire_enabled", "gauge", help, one(wire));
     let alarms = f64::from(u8::from(!status.alarms.is_empty()));
     page.metric(
         "tidegate_alarm_active",
         "gauge",
-        "Whether something needs attention.",
+        "1 if something needs attention.",
         one(alarms),
     );
-    page.metric("tidegate_flows", "gauge", "Flows told apart.", one(f64::from(status.flows)));
-    let help = "Flows that found the table full.";
+    page.metric("tidegate_flows", "gauge", "Entries in the flow table.", one(f64::from(status.flows)));
+    let help = "Flows without an entry, because the flow table was full.";
     page.metric("tidegate_untracked_flows_total", "counter", help, one(float(status.untracked)));
     let help = "Fragments whose first fragment was not known.";
     let fragments = one(float(status.fragments_without_first));
     page.metric("tidegate_fragments_without_first_total", "counter", help, fragments);
-    page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
-    let help = "Times the loop came back so late that what had arrived was too old to send.";
+    page.metric("tidegate_held_packets", "gauge", "Packets in the gateway.", one(f64::from(status.held)));
+    let help = "Times that the loop was so late that arrived frames were too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
     let help = "Longest processor time of the data plane for one command, or for one slice of a policy change with \
                 the packets of its turn, since the start.";
@@ -79,7 +79,7 @@ fn gateway(status: &Status, page: &mut Page) {
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let thinned = (labels(&[("reason", "redundant-ack")]), float(status.redundant_acks));
     let help =
-        "ACKs dropped because the next one of their flow says all of it and more: no losses.";
+        "ACKs superseded by the next ACK of their flow. They are no losses.";
     page.metric("tidegate_thinned_packets_total", "counter", help, [thinned]);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     let help = "Packets marked congestion experienced (ECN).";
@@ -92,8 +92,8 @@ fn link(status: &Status, page: &mut Page) {
         let sample = |(name, direction)| (labels(&[("direction", name)]), float(value(direction)));
         page.metric(name, kind, help, directions.map(sample));
     };
-    metric("tidegate_received_bytes_total", "counter", "Bytes taken in.", |it| it.received.bytes);
-    metric("tidegate_received_packets_total", "counter", "Packets taken in.", |it| {
+    metric("tidegate_received_bytes_total", "counter", "Bytes received.", |it| it.received.bytes);
+    metric("tidegate_received_packets_total", "counter", "Packets received.", |it| {
         it.received.packets
     });
     metric("tidegate_transmitted_bytes_total", "counter", "Bytes sent.", |it| it.transmitted.bytes);
@@ -172,23 +172,23 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Aggregate) -> f64| {
         page.metric(name, kind, help, all.iter().map(|it| (pair(it), value(it))));
     };
-    let help = "Bytes that came in for the policy.";
+    let help = "Bytes that arrived for the policy.";
     metric("tidegate_policy_offered_bytes_total", "counter", help, |it| float(it.offered.bytes));
-    let help = "Bytes of the policy that left, in profile where there is one.";
+    let help = "Bytes of the policy that departed, in profile if the policy has a profile.";
     metric("tidegate_policy_conforming_bytes_total", "counter", help, |it| {
         float(it.conforming.bytes)
     });
-    let help = "Bytes of the policy that left out of profile.";
+    let help = "Bytes of the policy that departed out of profile.";
     metric("tidegate_policy_exceeding_bytes_total", "counter", help, |it| {
         float(it.exceeding.bytes)
     });
-    let help = "Packets of the policy that left.";
+    let help = "Packets of the policy that departed.";
     metric("tidegate_policy_transmitted_packets_total", "counter", help, |it| {
         float(it.conforming.packets + it.exceeding.packets)
     });
-    let help = "Time that packets of the policy which have left had waited.";
+    let help = "Total waiting time of departed packets of the policy.";
     metric("tidegate_policy_wait_seconds_total", "counter", help, |it| float(it.waited_ns) / 1e9);
-    let help = "Packets of the policy that left more than 2 ms after they conformed.";
+    let help = "Packets of the policy that departed more than 2 ms after they conformed.";
     metric("tidegate_policy_late_packets_total", "counter", help, |it| float(it.late));
     let help = "Bytes of the policy that wait.";
     metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
@@ -261,21 +261,21 @@ fn trunks(all: &[Trunk], page: &mut Page) {
         let samples = all.iter().filter_map(|it| Some((name(it), value(it)?)));
         page.metric(name_of, kind, help, samples);
     };
-    let help = "Whether the other gateway of the trunk is there.";
+    let help = "1 if the other gateway of the trunk answers.";
     metric("tidegate_trunk_up", "gauge", help, |it| {
         Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
     });
-    let help = "User bytes that left within the last second, from the IP header on.";
+    let help = "User bytes that departed within the last second, from the IP header on.";
     metric("tidegate_trunk_rate_bytes_per_second", "gauge", help, |it| {
         Some(float(it.rate_bps) / 8.0)
     });
-    let help = "Management connections that have heard nothing for three RTO.";
+    let help = "Management connections without an answer for three RTO.";
     metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
     let help = "Management packets that may be in flight; with epochs, 1500 user bytes each.";
     metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));
     let help = "Smoothed round-trip time of management packets, or of boundaries of epochs.";
     metric("tidegate_trunk_rtt_seconds", "gauge", help, |it| Some(float(it.rtt_us?) / 1e6));
-    let help = "User bytes that may be sent now; less than zero is what was borrowed.";
+    let help = "Credit: user bytes that may be sent now. Negative credit is borrowed.";
     metric("tidegate_trunk_credit_bytes", "gauge", help, |it| Some(signed(it.credit_bytes)));
     let help = "User bytes that wait at the trunk.";
     metric("tidegate_trunk_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
@@ -313,7 +313,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
         };
         ["up", "silent", "unknown", "mismatch"].into_iter().filter_map(of)
     });
-    let help = "What is known of the other gateway: 1 for its state, 0 for the others.";
+    let help = "State of the other gateway: 1 for the present state, 0 for each other state.";
     page.metric("tidegate_trunk_peer_state", "gauge", help, states);
     let refused = all.iter().flat_map(|it| {
         let by_reason = it.other_end.iter().flat_map(|end| &end.refused);

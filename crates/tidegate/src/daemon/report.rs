@@ -57,7 +57,7 @@ pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
 /// The alarm that names a flow whose sender does not respond.
 pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
     format!(
-        "{} to {} ({}) does not respond: it sends more than its ACKs ask for, and policy {} treats \
+        "{} to {} ({}) does not respond: it sends more than its ACKs request, and policy {} treats \
          it like UDP; look at its sender, or match it with a policy of its own",
         it.src,
         it.dst,
@@ -284,7 +284,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
         }
         Limit::Policy { bytes, shared: true } => {
             format!(
-                "{policy_with_profile}: {bytes} bytes wait of it and others with its share{held}"
+                "{policy_with_profile}: {bytes} bytes wait, with flows of the same share{held}"
             )
         }
         Limit::Trunk { name, bytes } => {
@@ -297,7 +297,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
             format!("policy {policy}, which holds {acks} of its packets as ACKs")
         }
         Limit::Receiver => "its receiver: the window is full".to_owned(),
-        Limit::Window => format!("{policy_with_profile}: its window is made smaller, and full"),
+        Limit::Window => format!("{policy_with_profile}: its reduced window is full"),
         Limit::Silent => "its sender, which sends nothing".to_owned(),
         Limit::Sender => {
             let here = policy.map_or_else(|| "no policy matches it".to_owned(), passed);
@@ -401,7 +401,7 @@ mod tests {
                 "policy paris, which holds 7 of its packets as ACKs".to_owned(),
             ),
             (Some("web"), Limit::Receiver, "its receiver: the window is full".to_owned()),
-            (Some("web"), Limit::Window, format!("{web}: its window is made smaller, and full")),
+            (Some("web"), Limit::Window, format!("{web}: its reduced window is full")),
             (None, Limit::Silent, "its sender, which sends nothing".to_owned()),
             (None, Limit::Sender, format!("{sender} no policy matches it")),
             (Some("web"), Limit::Sender, format!("{sender} policy web has room for more")),

@@ -94,7 +94,7 @@ impl Daemon {
 
     fn unsaved(&self, error: &io::Error) -> Failure {
         let file = self.started_file.display();
-        let message = format!("cannot write {file}: {error}; what ran before runs");
+        let message = format!("cannot write {file}: {error}; the previous policies are in force");
         Failure::new(Code::NotSaved, message)
     }
 }

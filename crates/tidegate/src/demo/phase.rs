@@ -44,12 +44,12 @@ pub(super) const PHASES: [Phase; 6] = [
     },
     Phase {
         name: "inbound-policed",
-        title: "the bottleneck is before us: what exceeds the profile is dropped",
+        title: "the bottleneck is upstream of us: packets out of profile are dropped",
         edge: Some(Edge::Behind("action = \"police-drop\"")),
     },
     Phase {
         name: "inbound-postack",
-        title: "the bottleneck is before us: ACKs are held",
+        title: "the bottleneck is upstream of us: ACKs are held",
         edge: Some(Edge::Behind(
             "action = \"shape\"\nallocation = \"drr\"\nack_control = \"postack\"",
         )),

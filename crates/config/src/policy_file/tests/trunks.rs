@@ -310,7 +310,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
   --> test.toml:16:13
    |
  4 | rate = { up = "4 Mbit/s" }
-   |               ---------- what the link has
+   |               ---------- the rate of the link
 ...
 16 | guarantee = "2 Mbit/s"
    |             ^^^^^^^^^^"#;
@@ -331,7 +331,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
     };
     let said = found("4 Mbit/s");
     let expected =
-        "warning[TG0032]: guarantees of trunks come to 4 Mbit/s, of the 3920 kbit/s that";
+        "warning[TG0032]: guarantees of trunks come to 4 Mbit/s; control traffic leaves 3920 kbit/s";
     assert!(said.contains(expected), "{said}");
     assert!(!found("3920 kbit/s").contains("TG0032"));
 }
@@ -358,7 +358,7 @@ fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
  --> test.toml:9:11
   |
 4 | rate = { up = "4 Mbit/s" }
-  |               ---------- what the link has
+  |               ---------- the rate of the link
 ...
 9 | ceiling = "5 Mbit/s"
   |           ^^^^^^^^^^
@@ -419,7 +419,7 @@ fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
         ("192.0.2.254", "router", "TG0010", "`router` cannot be the address"),
         ("192.0.2.254", "03:00:5e:10:00:01", "TG0010", "`03:00:5e:10:00:01`"),
         ("192.0.2.254", "02:00:5e:10:00:01:7", "TG0010", "`02:00:5e:10:00:01:7`"),
-        ("/etc/tidegate/t.key", "t.key", "TG0036", "no whole path"),
+        ("/etc/tidegate/t.key", "t.key", "TG0036", "not an absolute path"),
     ] {
         let fields = LIVE.replace(from, to);
         let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");

@@ -98,7 +98,7 @@ impl Sample {
         Self { at: Instant::now(), bytes: status.aggregates.iter().map(bytes).collect() }
     }
 
-    /// Rate over mean rate of each of `policies` since this sample.
+    /// Rates of `policies` since this sample, divided by their mean rates.
     fn conformance(
         &self,
         status: &Status,
