@@ -17,16 +17,17 @@ use crate::policy::{Policy, PolicyIndex};
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
-    /// Finds the flow of `id` and the slot of its aggregate. Writes flow and member into the
-    /// packet.
+    /// Finds the flow of `id`, and the slot of its aggregate or [`Handle::NO_AGGREGATE`]. Writes flow
+    /// and member into the packet.
     pub(super) fn classify(
         &mut self,
         now: Time,
         direction: Direction,
         id: &PacketId,
-    ) -> (Option<FlowId>, Option<u32>) {
+    ) -> (Option<FlowId>, u32) {
         let Some(flow) = self.flow_of(now, direction, id) else {
-            return (None, self.classify_untracked(now, direction, id));
+            let slot = self.classify_untracked(now, direction, id);
+            return (None, slot.unwrap_or(Handle::NO_AGGREGATE));
         };
         let packet = &mut self.pool[id];
         packet.flow = flow;
@@ -41,7 +42,7 @@ impl Gateway {
             self.note_host(direction, flow, id, handle);
         }
         self.pool[id].member = handle.member;
-        (Some(flow), (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate))
+        (Some(flow), handle.aggregate)
     }
 
     /// Gives a later fragment the ports of its first one.

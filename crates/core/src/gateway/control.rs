@@ -19,7 +19,6 @@ use super::Gateway;
 use super::aggregates::Exit;
 use super::trunks::stays_here;
 use crate::class::control::{self, Allowance};
-use crate::flow::Handle;
 use crate::packet::{Direction, Fifo, FlowId, Kind, Member};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -143,7 +142,6 @@ impl Gateway {
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].member;
         let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         let Exit { trunk, drops_control, .. } = self.aggregates.exit(slot);
         if trunk.is_some() && !stays_here(&self.pool, &id) {
             self.pool[&id].kind = Kind::User;
