@@ -214,7 +214,10 @@ impl Daemon {
         let generation = self.install(next).await?;
         let saved = self.put_or_undo(staged, &before).await?;
         for class in &undone {
-            tracing::warn!(class, "the file replaces changes of this class that were made while the gateway ran");
+            tracing::warn!(
+                class,
+                "the file replaces changes of this class that were made while the gateway ran"
+            );
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;

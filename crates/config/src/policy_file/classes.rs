@@ -80,8 +80,7 @@ pub(super) fn leave_allowance(
     let [missing, sum, left] = [sum - left, sum, left].map(Rate::from_bps);
     let message =
         format!("{what} come to {sum}; control traffic leaves {left} of the {rate} of the link");
-    let help =
-        format!("lower the guarantees by {missing}, which control traffic may use");
+    let help = format!("lower the guarantees by {missing}, which control traffic may use");
     found.push(Diagnostic::warning(Code::PromisedTooMuch, link.clone(), message).help(help));
 }
 

@@ -139,7 +139,10 @@ impl Read for Back {
         match node.get_ref().as_bool() {
             Some(false) => return Some(Self::None),
             Some(true) => {
-                found.push(wrong_type(node, "false, or a table of the differences of the opposite direction"));
+                found.push(wrong_type(
+                    node,
+                    "false, or a table of the differences of the opposite direction",
+                ));
                 return None;
             }
             None => {}

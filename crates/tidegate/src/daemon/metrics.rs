@@ -47,7 +47,12 @@ fn gateway(status: &Status, page: &mut Page) {
         ("lan", &ports.lan),
         ("wan", &ports.wan),
     ]);
-    page.metric("tidegate_build_info", "gauge", "Version of the program, and its ports.", [(info, 1.0)]);
+    page.metric(
+        "tidegate_build_info",
+        "gauge",
+        "Version of the program, and its ports.",
+        [(info, 1.0)],
+    );
     let uptime = float(status.uptime_ms) / 1e3;
     page.metric("tidegate_uptime_seconds", "gauge", "Time since the start.", one(uptime));
     let help = "Policy sets installed since the start.";
@@ -56,19 +61,24 @@ fn gateway(status: &Status, page: &mut Page) {
     let wire = f64::from(u8::from(ports.fail_to_wire == FailToWire::Always));
     page.metric("tidegate_fail_to_wire_enabled", "gauge", help, one(wire));
     let alarms = f64::from(u8::from(!status.alarms.is_empty()));
+    page.metric("tidegate_alarm_active", "gauge", "1 if something needs attention.", one(alarms));
     page.metric(
-        "tidegate_alarm_active",
+        "tidegate_flows",
         "gauge",
-        "1 if something needs attention.",
-        one(alarms),
+        "Entries in the flow table.",
+        one(f64::from(status.flows)),
     );
-    page.metric("tidegate_flows", "gauge", "Entries in the flow table.", one(f64::from(status.flows)));
     let help = "Flows without an entry, because the flow table was full.";
     page.metric("tidegate_untracked_flows_total", "counter", help, one(float(status.untracked)));
     let help = "Fragments whose first fragment was not known.";
     let fragments = one(float(status.fragments_without_first));
     page.metric("tidegate_fragments_without_first_total", "counter", help, fragments);
-    page.metric("tidegate_held_packets", "gauge", "Packets in the gateway.", one(f64::from(status.held)));
+    page.metric(
+        "tidegate_held_packets",
+        "gauge",
+        "Packets in the gateway.",
+        one(f64::from(status.held)),
+    );
     let help = "Times that the loop was so late that arrived frames were too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
     let help = "Longest processor time of the data plane for one command, or for one slice of a policy change with \
@@ -78,8 +88,7 @@ fn gateway(status: &Status, page: &mut Page) {
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let thinned = (labels(&[("reason", "redundant-ack")]), float(status.redundant_acks));
-    let help =
-        "ACKs superseded by the next ACK of their flow. They are no losses.";
+    let help = "ACKs superseded by the next ACK of their flow. They are no losses.";
     page.metric("tidegate_thinned_packets_total", "counter", help, [thinned]);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     let help = "Packets marked congestion experienced (ECN).";

@@ -283,9 +283,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
             format!("{policy_with_profile}: {bytes} bytes wait{held}")
         }
         Limit::Policy { bytes, shared: true } => {
-            format!(
-                "{policy_with_profile}: {bytes} bytes wait, with flows of the same share{held}"
-            )
+            format!("{policy_with_profile}: {bytes} bytes wait, with flows of the same share{held}")
         }
         Limit::Trunk { name, bytes } => {
             format!("trunk {name}: {bytes} bytes wait for credit{held}")

@@ -330,8 +330,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
         found.render(false)
     };
     let said = found("4 Mbit/s");
-    let expected =
-        "warning[TG0032]: guarantees of trunks come to 4 Mbit/s; control traffic leaves 3920 kbit/s";
+    let expected = "warning[TG0032]: guarantees of trunks come to 4 Mbit/s; control traffic leaves 3920 kbit/s";
     assert!(said.contains(expected), "{said}");
     assert!(!found("3920 kbit/s").contains("TG0032"));
 }

@@ -67,7 +67,8 @@ fn promises(all: &[Class], page: &mut Page) {
     metric("tidegate_class_promised", "gauge", help, |it| Some(it.promised));
     let help = "The measured value of a promise: mean rate while backlogged, longest delay, loss, or ratio.";
     metric("tidegate_class_kept", "gauge", help, |it| it.kept);
-    let help = "Violations of a promise: packets for bounds, windows of 0.5 s for rates and ratios.";
+    let help =
+        "Violations of a promise: packets for bounds, windows of 0.5 s for rates and ratios.";
     metric("tidegate_class_violations_total", "counter", help, |it| Some(float(it.violations)));
     let help = "Times that a promise was relaxed, because other promises have precedence.";
     metric("tidegate_class_relaxed_total", "counter", help, |it| Some(float(it.relaxed)));
