@@ -1,4 +1,6 @@
 //! Offloads of an interface: reads them, and switches them on and off.
+//!
+//! Methods of `Interface`, whose fields are in `interface.rs`.
 
 use std::ptr;
 

@@ -1,4 +1,6 @@
 //! Aggregate gateways in the engine: many local connections in, one aggregate connection out.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use tidegate_core::itcp::Seen;
 use tidegate_core::random::Random;

@@ -1,4 +1,6 @@
 //! Applications over TCP: the times at which they open connections, and the data that they write.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use std::time::Duration;
 

@@ -6,6 +6,8 @@
 //!   one before. Requests travel from the client, answers from the server.
 //! - `on-off` on one connection, and `trace`: one connection each. The engine records where each
 //!   transfer ends.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -3,6 +3,8 @@
 //! The text is on the disk before any change. It becomes the policy file while no other change can
 //! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
 //! at the same time. If the file system hangs, the file may hold an earlier text, and an alarm is raised.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! The agent reports to its sources: the revision in force, and the conformance of each policy.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
