@@ -205,7 +205,7 @@ def described(node: ast.AST) -> list[ast.expr]:
 KINDS: dict[str, tuple[str, Callable[[str], Iterator[Text]]]] = {
     "pages": (r"\.md$", paragraphs),
     "comments in Rust": (r"\.rs$", rust_comments),
-    "strings in Rust": (r"^crates/(?:config|repository|tidegate)/.*\.rs$", rust_strings),
+    "strings in Rust": (r"^crates/(?:config|repository|scenario|tidegate)/.*\.rs$", rust_strings),
     "Python": (r"\.py$", python_docs),
 }
 """For each kind of text: its files, and the paragraphs in one."""

@@ -31,7 +31,7 @@ class Transfer:
 def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
     """Kills: lines without new bytes that end a pause; a pause that does not end and is none."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    live_kill = import_module("experiments.postack.live_kill")
+    live_kill = import_module("experiments.live.postack.live_kill")
     steady = [(20 * n, 1000 * n) for n in range(500)]
     assert abs(live_kill.pause(Transfer(*steady), 3.0) - 0.02) < 1e-9
     stalls = [(at, min(bytes, 151_000) if at < 5000 else bytes) for at, bytes in steady]

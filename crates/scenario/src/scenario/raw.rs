@@ -13,7 +13,7 @@ use crate::read::{
 use crate::values::{Flag, Period, Weight};
 
 use super::draw::Draw;
-use super::tcp::Tcp;
+use crate::tcp::Tcp;
 
 tables! {
     /// A run of the simulator.

@@ -18,8 +18,8 @@ from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...marking._network import BURST, PAUSE
 from ..postack._live import Lab, line_of, missing, side_by_side
-from ._network import BURST, PAUSE
 from ._senders import SEGMENT
 
 live = Experiment(__file__, seeds=3, needs=missing)

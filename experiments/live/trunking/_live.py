@@ -20,8 +20,8 @@ from typing import Any
 
 from tidegate import Scenario
 
+from ...trunking._network import ALPHA, CONNECTIONS, required_buffer, trunk
 from ..postack._live import Lab
-from ._network import ALPHA, CONNECTIONS, required_buffer, trunk
 
 ETHERNET = 14
 MANAGEMENT = 74 + ETHERNET

@@ -10,11 +10,11 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::network::{CLOUD, Network};
-use super::tcp::Settings;
 use super::{Fetch, change, traffic};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::policy_file::{self, Config};
+use crate::tcp::Settings;
 use crate::topology::compile::rows;
 use crate::topology::raw::{self as topology_raw, File};
 use crate::topology::{PolicyFile, Topology};

@@ -16,9 +16,9 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...trunking._network import GUARANTEES, KB, RATE, VMSS
 from ..postack._live import missing, side_by_side
 from ._live import SINK, lab_of, script, sent, user_loss
-from ._network import GUARANTEES, KB, RATE, VMSS
 
 live = Experiment(__file__, seeds=5, needs=missing)
 

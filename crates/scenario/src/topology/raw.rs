@@ -13,7 +13,7 @@ use crate::read::{
     Also, Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
 };
 use crate::scenario::raw::{Change, Probe, Run, Traffic};
-use crate::scenario::tcp::Tcp;
+use crate::tcp::Tcp;
 use crate::values::{Flag, Period};
 
 tables! {

@@ -14,9 +14,9 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...postack._network import FLOWS
+from ...postack.ping import CASES
 from ._live import HOSTS, NOT_SCALED, Lab, hosts, missing, program, side_by_side
-from ._network import FLOWS
-from .ping import CASES
 
 live_ping = Experiment(__file__, seeds=5, needs=missing)
 

@@ -17,8 +17,8 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...postack._network import RATE
 from ._live import HOSTS, Lab, hosts, line_of, missing, side_by_side
-from ._network import RATE
 
 live_both_ways = Experiment(__file__, seeds=25, needs=missing)
 

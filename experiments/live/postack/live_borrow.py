@@ -16,9 +16,9 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...postack._network import FLOWS
+from ...postack.borrow import file
 from ._live import HOSTS, NOT_SCALED, Lab, hosts, missing, side_by_side
-from ._network import FLOWS
-from .borrow import file
 
 live_borrow = Experiment(__file__, seeds=5, needs=missing)
 

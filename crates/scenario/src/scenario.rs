@@ -9,7 +9,6 @@ pub(crate) mod draw;
 mod network;
 mod problem;
 pub(crate) mod raw;
-pub(crate) mod tcp;
 mod traffic;
 
 use tidegate_sim::Scenario;

@@ -23,9 +23,9 @@ import numpy as np
 
 from tidegate import Scenario, jain, kept
 
-from ._network import FAR, FLOWS, KEPT, RECORD, rules
+from ...postack._network import FAR, FLOWS, KEPT, RECORD, rules
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATIENCE = 60
 """Timeout of a command in seconds."""
 

@@ -22,9 +22,9 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...trunking._network import RATE
 from ..postack._live import PATIENCE, Lab, line_of, missing, side_by_side
 from ._live import SINK, lab_of, script, user_loss
-from ._network import RATE
 
 live_web = Experiment(__file__, seeds=5, needs=missing)
 

@@ -19,6 +19,8 @@ from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import MEDIAN_RATIO, Numbers
 
+from ...itcp._load import E1
+from ...itcp._modes import key
 from ..postack._live import PATIENCE, side_by_side
 from . import _files
 from ._live import (
@@ -34,8 +36,6 @@ from ._live import (
     undisturbed,
     watch,
 )
-from ._load import E1
-from ._modes import key
 
 live = Experiment(__file__, seeds=3, needs=missing)
 

@@ -19,11 +19,21 @@ from tidegate import Scenario, Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...trunking._network import ALPHA, KB, RATE, required_buffer, reverse, trunk
+from ...trunking.fig9 import (
+    CONNECTIONS,
+    EVENTS,
+    LEVELS,
+    SECONDS,
+    VMSS,
+    claim_parts,
+    parts,
+    rates,
+    through,
+)
 from ..postack._live import Lab, missing, side_by_side
 from ._live import ETHERNET, MANAGEMENT, MTU, mac, script, secret, user_loss
 from ._live import RATE as LINK
-from ._network import ALPHA, KB, RATE, required_buffer, reverse, trunk
-from .fig9 import CONNECTIONS, EVENTS, LEVELS, SECONDS, VMSS, claim_parts, parts, rates, through
 
 live_nested = Experiment(__file__, seeds=30, needs=missing)
 

@@ -1,4 +1,4 @@
-//! TCP settings in scenario files: a table for the run, for a host, or for traffic.
+//! TCP settings: tables of a scenario file (the run, a host, traffic) and of a trunk.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::shape;
 
 /// A table of TCP settings. Its meaning depends on the tables to which it adds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tcp;
+pub struct Tcp;
 
 impl Read for Tcp {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -45,7 +45,7 @@ impl Read for Tcp {
 ///
 /// `initial_window` and `initial_threshold` have the defaults of a trunk.
 #[derive(Clone, Debug)]
-pub(crate) struct OfTrunk(pub(crate) Config);
+pub struct OfTrunk(pub Config);
 
 impl Read for OfTrunk {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -81,7 +81,7 @@ const ABOUT: &[(&str, &str)] = &[
 ];
 
 /// The TCP settings of a document.
-pub(super) struct Settings<'a> {
+pub struct Settings<'a> {
     document: &'a DeTable<'a>,
     /// The settings of the run; `None` if there are none.
     run: Option<Config>,
@@ -90,7 +90,8 @@ pub(super) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    pub(super) fn new(
+    /// The settings of `document`; `written` is its table of the run.
+    pub fn new(
         written: Option<&Spanned<Tcp>>,
         document: &'a DeTable<'a>,
         found: &mut Findings,
@@ -104,13 +105,13 @@ impl<'a> Settings<'a> {
     }
 
     /// The settings of the run; `None` if there are none.
-    pub(super) fn of_run(&self) -> Option<Config> {
+    pub fn of_run(&self) -> Option<Config> {
         self.run.clone()
     }
 
     /// The settings at `path`, if there are any. With a profile, they start from it. Otherwise they
     /// change single fields of the run's settings.
-    pub(super) fn of(
+    pub fn of(
         &self,
         written: Option<&Spanned<Tcp>>,
         path: &str,

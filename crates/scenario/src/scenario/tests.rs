@@ -16,7 +16,7 @@ use tidegate_core::{Bytes, Rate};
 use tidegate_sim::scenario::{Change, Distribution, End, Kind, NodeKind, Probe, Side, Start, Way};
 
 use super::*;
-use crate::testing::damaged;
+use tidegate_config::testing::damaged;
 
 /// The text of an example.
 fn example(name: &str) -> String {

@@ -21,8 +21,8 @@ from tidegate import Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...postack._network import rules
 from ._live import HOSTS, bulk, hosts, missing, side_by_side
-from ._network import rules
 
 live_senders = Experiment(__file__, seeds=3, needs=missing)
 

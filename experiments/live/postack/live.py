@@ -15,8 +15,8 @@ from tidegate import Table
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
+from ...postack._network import RATE, measured
 from ._live import COUNTERS, NOT_SCALED, WINDOW, bulk, hosts, lacks, missing, side_by_side
-from ._network import RATE, measured
 
 live = Experiment(__file__, seeds=14, needs=missing)
 
