@@ -27,7 +27,7 @@ pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use tidegate_config::scenario;
+/// use tidegate_scenario::scenario;
 /// use tidegate_sim::Simulation;
 ///
 /// let text = r#"

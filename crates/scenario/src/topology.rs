@@ -106,7 +106,7 @@ const PACKETS: u32 = 16_384;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_config::topology;
+/// use tidegate_scenario::topology;
 ///
 /// let text = r#"
 /// [[host]]
