@@ -189,7 +189,7 @@ fn diagnostic(
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
 ) -> Diagnostic {
-    let at = Lines::of(&written[fault.at]);
+    let at = FieldPlaces::of(&written[fault.at]);
     let (place, code) = match fault.kind {
         ClassFaultKind::Duplicate => (at.name, Code::DuplicateName),
         ClassFaultKind::Orphan | ClassFaultKind::Loop => {
@@ -224,8 +224,8 @@ fn other_line(
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
 ) -> Option<(Span, &'static str)> {
-    let own = Lines::of(&written[fault.at]);
-    let other = fault.other.map(|at| Lines::of(&written[at]));
+    let own = FieldPlaces::of(&written[fault.at]);
+    let other = fault.other.map(|at| FieldPlaces::of(&written[at]));
     Some(match (fault.kind, other) {
         (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
             (other.term_or_name(Term::Guarantee), "the guarantee of its parent")
@@ -253,13 +253,13 @@ fn other_line(
 }
 
 /// The places of a class's fields.
-struct Lines {
+struct FieldPlaces {
     whole: Span,
     name: Span,
     terms: Vec<(Term, Span)>,
 }
 
-impl Lines {
+impl FieldPlaces {
     fn of(class: &Spanned<raw::Class>) -> Self {
         let (raw, whole) = (class.get_ref(), class.span());
         let name = raw.name.get().map_or_else(|| whole.clone(), Spanned::span);

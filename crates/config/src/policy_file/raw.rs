@@ -46,11 +46,11 @@ tables! {
         /// The trunks that end here. A policy names the trunk of its packets. Default: none.
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
         /// Further files and repositories to read.
-        "head" => head: Also<Head>,
+        "head" => head: Also<FurtherParts>,
     }
 
     /// Further files and repositories to read.
-    "the file" Head {
+    "the file" FurtherParts {
         /// Further files with policies, classes and trunks: paths or patterns such as "policies.d/*.toml", relative
         /// to the directory of this file, read in the order of their names. Default: none.
         "include" => include: Option<Spanned<List<String>>>,
@@ -64,8 +64,8 @@ tables! {
     "[[source]]" Source {
         /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// Kind of repository: a "directory" of files, "etcd", or "ldap".
-        "kind" => kind: Required<Kind>,
+        /// WrittenKind of repository: a "directory" of files, "etcd", or "ldap".
+        "kind" => kind: Required<WrittenKind>,
         /// The directory of a "directory", as an absolute path. Default: none.
         "path" => path: Option<Spanned<String>>,
         /// Servers of "etcd" or "ldap", tried in this order: "http://", "https://", "ldap://" or "ldaps://", with
@@ -144,7 +144,7 @@ tables! {
         /// Entries of the flow table, from 64 to 16777216; each takes at most 256 B of memory.
         /// Default: 131072.
         "flows" => flows: Option<Spanned<Number>>,
-        /// Kind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
+        /// WrittenKind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
         "backend" => backend: Option<Spanned<Backend>>,
     }
 
@@ -408,7 +408,7 @@ impl File {
     }
 }
 
-impl Head {
+impl FurtherParts {
     /// Reads only these fields of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         <Self as Fields>::take(&Table::document(document), found)
@@ -554,13 +554,13 @@ impl Read for AllocationSpec {
 
 /// The kind of a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum WrittenKind {
     Directory,
     Etcd,
     Ldap,
 }
 
-impl Choice for Kind {
+impl Choice for WrittenKind {
     const WHAT: &str = "a kind of source";
     const CHOICES: &[(&str, Self)] =
         &[("directory", Self::Directory), ("etcd", Self::Etcd), ("ldap", Self::Ldap)];

@@ -81,14 +81,18 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
 /// The location of its policies. Reports missing fields, and fields of other kinds.
-fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> Option<SourceKind> {
+fn place(
+    raw: &Spanned<raw::Source>,
+    kind: raw::WrittenKind,
+    found: &mut Findings,
+) -> Option<SourceKind> {
     let it = raw.get_ref();
     let (path, url, base) = (it.path.as_ref(), it.url.as_ref(), it.base.as_ref());
     let prefix = it.prefix.as_ref();
     let (is, wants): (&str, &[&str]) = match kind {
-        raw::Kind::Directory => ("directory", &["path"]),
-        raw::Kind::Etcd => ("etcd", &["url", "prefix", "user"]),
-        raw::Kind::Ldap => ("ldap", &["url", "base", "user"]),
+        raw::WrittenKind::Directory => ("directory", &["path"]),
+        raw::WrittenKind::Etcd => ("etcd", &["url", "prefix", "user"]),
+        raw::WrittenKind::Ldap => ("ldap", &["url", "base", "user"]),
     };
     let written = [
         ("path", path.map(Spanned::span)),
@@ -113,17 +117,17 @@ fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> O
         }
     }
     match kind {
-        raw::Kind::Directory => {
+        raw::WrittenKind::Directory => {
             Some(SourceKind::Directory { path: whole_path(path?, "path", found)? })
         }
-        raw::Kind::Etcd => {
+        raw::WrittenKind::Etcd => {
             let prefix = prefix.map_or_else(|| PREFIX.to_owned(), |it| it.get_ref().clone());
             Some(SourceKind::Etcd {
                 urls: urls(&raw.span(), url?, &["http://", "https://"], found)?,
                 prefix,
             })
         }
-        raw::Kind::Ldap => {
+        raw::WrittenKind::Ldap => {
             let urls = urls(&raw.span(), url?, &["ldap://", "ldaps://"], found)?;
             Some(SourceKind::Ldap { urls, base: base?.get_ref().clone() })
         }
@@ -131,10 +135,10 @@ fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> O
 }
 
 /// An example for a missing field.
-const fn example(kind: raw::Kind, field: &str) -> &'static str {
+const fn example(kind: raw::WrittenKind, field: &str) -> &'static str {
     match (kind, field.as_bytes()) {
         (_, b"path") => "\"/etc/tidegate/policies.d\"",
-        (raw::Kind::Etcd, _) => "\"https://etcd.example.net:2379\"",
+        (raw::WrittenKind::Etcd, _) => "\"https://etcd.example.net:2379\"",
         (_, b"base") => "\"ou=tidegate,dc=example,dc=net\"",
         _ => "\"ldaps://ldap.example.net\"",
     }

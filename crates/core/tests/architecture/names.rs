@@ -247,7 +247,8 @@ fn methods_far_from_their_fields_are_refused() {
     assert!(about("crates/x/src/b.rs", block).contains("are in crates/x/src/a.rs; move"));
     assert!(about("crates/x/src/a/b.rs", block).contains("whose fields are in `a.rs`"));
     assert!(about("crates/x/src/a/b.rs", "//! `State`.\nimpl State<u8> {").contains("`a.rs`"));
-    let whole = format!("//! Slices. Methods of `State`, whose fields are\n//! in `a.rs`.\n\n{block}");
+    let whole =
+        format!("//! Slices. Methods of `State`, whose fields are\n//! in `a.rs`.\n\n{block}");
     assert_eq!(about("crates/x/src/a/b.rs", &whole), "");
     assert_eq!(about("crates/x/src/b.rs", "impl<T> Drop for State<T> {"), "");
     assert_eq!(about("crates/y/src/b.rs", block), "");

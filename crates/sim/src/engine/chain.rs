@@ -126,7 +126,7 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 /// By flow of a relay, the transfers that have not ended.
-pub(crate) type Parts = BTreeMap<u32, VecDeque<Part>>;
+pub(crate) type RelayParts = BTreeMap<u32, VecDeque<Part>>;
 
 #[cfg(test)]
 mod tests;

@@ -14,12 +14,12 @@ use tidegate_core::report::{
 use tidegate_core::{ByReason, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
-use super::plane::Seen;
+use super::plane::PlaneSnapshot;
 use crate::api;
 use crate::config::Config;
 
 /// Converts `seen`; fields that only the daemon knows stay empty.
-pub(super) fn status(seen: &Seen) -> api::Status {
+pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     let report = &seen.report;
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
     )
 }
 
-fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
+fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirection {
     let at = direction.index();
     let port = seen.ports.get(at).map(|port| api::PortCount {
         ring_overflows: port.ring_overflows,

@@ -102,7 +102,7 @@ impl Fixture {
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
         let daemon = Daemon::new(plane, installed, false, Losses::default(), agent);
         let socket = Socket::open(&folder.join("socket")).unwrap();
-        let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
+        let server = ControlServers::new(daemon.clone(), socket, None, [limits; 2]);
         let seats = server.seats[0].clone();
         let server = tokio::spawn(server.serve());
         Self { daemon, folder, server, seats }

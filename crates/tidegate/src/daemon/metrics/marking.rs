@@ -72,17 +72,17 @@ const TRACKED: [Tracked; 6] = [
 ];
 
 /// Labels of a place, and the counts of its marking.
-type Sample<'a> = (Vec<(&'static str, &'a str)>, Marking);
+type MarkingSample<'a> = (Vec<(&'static str, &'a str)>, Marking);
 
 fn place(class: &Class) -> Vec<(&'static str, &str)> {
     vec![("class", &class.name), ("direction", &class.direction)]
 }
 
-fn marked((place, it): &Sample<'_>) -> (Labels, f64) {
+fn marked((place, it): &MarkingSample<'_>) -> (Labels, f64) {
     (labels(place), float(it.marked_packets))
 }
 
-fn dropped((place, it): &Sample<'_>) -> [(Labels, f64); 2] {
+fn dropped((place, it): &MarkingSample<'_>) -> [(Labels, f64); 2] {
     let of = |reason, n| (labels(&[&place[..], &[("reason", reason)]].concat()), float(n));
     [of("predicted", it.not_ect_packets), of("unmarkable", it.unmarkable_packets)]
 }
