@@ -64,7 +64,7 @@ tables! {
     "[[source]]" Source {
         /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// WrittenKind of repository: a "directory" of files, "etcd", or "ldap".
+        /// Kind of repository: a "directory" of files, "etcd", or "ldap".
         "kind" => kind: Required<WrittenKind>,
         /// The directory of a "directory", as an absolute path. Default: none.
         "path" => path: Option<Spanned<String>>,
@@ -144,7 +144,7 @@ tables! {
         /// Entries of the flow table, from 64 to 16777216; each takes at most 256 B of memory.
         /// Default: 131072.
         "flows" => flows: Option<Spanned<Number>>,
-        /// WrittenKind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
+        /// Kind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
         "backend" => backend: Option<Spanned<Backend>>,
     }
 
