@@ -1,5 +1,7 @@
 //! Reads TOML into values with their places, and collects all errors.
 
+mod renamed;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -10,6 +12,8 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::parameters;
 use crate::shape::{self, Offer};
+
+pub(crate) use renamed::Renamed;
 
 /// A value with its place in a file.
 pub type Node<'a> = Spanned<DeValue<'a>>;
@@ -231,75 +235,6 @@ impl<T: Read> Field for Option<Spanned<T>> {
     }
 }
 
-/// Fields with an earlier name, which files may still use: the name and the earlier one.
-const RENAMED: [(&str, &str); 1] = [("ack_control", "signal")];
-
-/// The earlier name of the field `key`; `key` itself if it has always had this name.
-fn earlier(key: &'static str) -> &'static str {
-    RENAMED.iter().find(|(name, _)| *name == key).map_or(key, |(_, old)| old)
-}
-
-/// An optional field that may be written under its earlier name. The canonical form has the new
-/// name.
-#[derive(Clone, Debug)]
-pub(crate) struct Renamed<T>(Option<Spanned<T>>);
-
-impl<T> Renamed<T> {
-    /// The value.
-    pub(crate) const fn get(&self) -> Option<&Spanned<T>> {
-        self.0.as_ref()
-    }
-}
-
-impl<T: Read> Field for Renamed<T> {
-    const REQUIRED: bool = false;
-
-    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
-        let old = earlier(key);
-        let written = table.entries.get_key_value(key).map(|(name, _)| name.span());
-        let as_before = table.entries.get_key_value(old).map(|(name, _)| name.span());
-        match (&written, as_before) {
-            (Some(place), Some(before)) => {
-                let message =
-                    format!("`{old}` is the earlier name of `{key}`, which is also written");
-                let twice = Diagnostic::error(Code::EarlierName, before, message);
-                let help = format!("remove `{old}`");
-                found.push(twice.help(help).other(place.clone(), "the same field"));
-            }
-            (None, Some(before)) => {
-                let message = format!("`{old}` is now called `{key}`");
-                let help = format!("write `{key}` in place of `{old}`");
-                found.push(Diagnostic::warning(Code::EarlierName, before, message).help(help));
-            }
-            _ => {}
-        }
-        let name = if written.is_some() { key } else { old };
-        Self(Field::take(table, name, found))
-    }
-
-    fn schema() -> Value {
-        T::schema()
-    }
-
-    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
-        if let Some(node) = table.get(key).or_else(|| table.get(earlier(key))) {
-            into.insert(key.to_owned(), T::canonical(node));
-        }
-    }
-
-    fn keys(key: &'static str) -> Vec<&'static str> {
-        vec![key, earlier(key)]
-    }
-
-    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
-        <Option<Spanned<T>> as Field>::describe(key, doc, into);
-        let mut old = T::schema();
-        old["description"] = format!("Earlier name of `{key}`.").into();
-        old["deprecated"] = true.into();
-        into.properties.insert(earlier(key).to_owned(), old);
-    }
-}
-
 /// A table being read.
 pub struct Table<'a> {
     entries: &'a DeTable<'a>,
@@ -332,7 +267,7 @@ impl<'a> Table<'a> {
 
     /// Reports every field that is not among `known`.
     fn close(&self, known: &[&str], found: &mut Findings) {
-        let is_earlier = |name: &&str| RENAMED.iter().any(|(_, old)| old == name);
+        let is_earlier = |name: &&str| renamed::RENAMED.iter().any(|(_, old)| old == name);
         let offered: Vec<_> = known.iter().copied().filter(|name| !is_earlier(name)).collect();
         for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();

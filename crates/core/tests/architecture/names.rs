@@ -98,6 +98,15 @@ const FAR_FROM_FIELDS: &[(&str, &str)] = &[
     ("crates/sim/src/engine/conservation.rs", "Network"),
 ];
 
+/// Parts of the core whose headers do not yet name the files of fields.
+const HEADERS_TO_COME: &[&str] = &[
+    "crates/core/src/ack/",
+    "crates/core/src/aggregate/",
+    "crates/core/src/gateway/",
+    "crates/core/src/policy/",
+    "crates/core/src/scheduler/jobs/rates.rs",
+];
+
 /// Sources of `crates` without their tests, as pairs of crate and file.
 fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     rust(files).filter_map(|file| {
@@ -171,7 +180,8 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
 pub(super) fn methods(files: &[File]) -> Complaints {
     let types = types(files);
     let mut complaints = Complaints::new();
-    for (krate, file) in of_crates(files) {
+    let due = |path: &str| !HEADERS_TO_COME.iter().any(|part| path.starts_with(part));
+    for (krate, file) in of_crates(files).filter(|(_, file)| due(&file.path)) {
         let mut before = BTreeSet::new();
         for name in production(&file.text).lines().filter_map(implemented) {
             let Some(homes) = types.get(&(krate, name)) else { continue };

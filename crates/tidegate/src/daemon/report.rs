@@ -374,7 +374,7 @@ mod tests {
             (Limit::Policy { bytes, shared: false }, format!("{web}: 3028 bytes wait")),
             (
                 Limit::Policy { bytes, shared: true },
-                format!("{web}: 3028 bytes wait of it and others with its share"),
+                format!("{web}: 3028 bytes wait, with flows of the same share"),
             ),
             (
                 Limit::Trunk { name: name.clone(), bytes },

@@ -204,8 +204,10 @@ async fn plan_says_what_apply_then_does() {
     assert_eq!((status.generation, status.file.as_str()), (applied.generation, "new.toml"));
     assert_eq!(
         fixture.plan(NOTHING).await,
-        ["- policy web: action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
-          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue fq-codel; signal none"]
+        [
+            "- policy web: ack_control none; action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
+          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue fq-codel"
+        ]
     );
 }
 

@@ -221,7 +221,7 @@ fn what_cannot_be_is_said_with_its_reason() {
         (
             trunk("") + &policy("trunk = \"t\"\nmatch = { direction = \"down\" }"),
             "TG0036",
-            "from the WAN goes through no trunk",
+            "from the WAN go through no trunk",
         ),
         (
             rate.to_owned() + &two("port = 4762\nguarantee = \"1001 kbit/s\""),
