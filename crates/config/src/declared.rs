@@ -66,7 +66,7 @@ fn names_of(mechanisms: &[Mechanism]) -> Vec<&'static str> {
 fn is_known(name: &str, span: Span, names: &[&str], found: &mut Findings) -> bool {
     let known = names.contains(&name);
     if !known {
-        let message = format!("`{name}` is none of the names that can stand here");
+        let message = format!("`{name}` is not a valid name here");
         let wrong = Diagnostic::error(Code::UnknownName, span, message);
         found.push(wrong.help(one_of(name, names)));
     }

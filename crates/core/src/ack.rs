@@ -237,7 +237,7 @@ impl Placement {
 
 registry! {
     /// A signal as a policy names it.
-    AckSpec, "a signal", build(profile: &Profile, now: Time) -> AckControl:
+    AckSpec, "an ACK control", build(profile: &Profile, now: Time) -> AckControl:
     /// Holds ACKs in place of the data that they request.
     PostAck => postack, "postack";
     /// Reduces windows to the bytes that the rate needs, and paces ACKs.

@@ -42,7 +42,7 @@ fn registries() -> Vec<Registry> {
     vec![
         registry::<QdiscSpec>("Queue disciplines", "`queue`", "queue"),
         registry::<AllocationSpec>("Allocations", "`allocation`", "allocation"),
-        registry::<AckSpec>("ACK control", "`signal`", "ack_control"),
+        registry::<AckSpec>("ACK control", "`ack_control`", "ack_control"),
         registry::<MarkingSpec>("Markings", "`marking`", "marking"),
         registry::<TrackerSpec>("Trackers of markings", "`tracker` of a marking", "tracker"),
         registry::<SchedulerSpec>("Schedulers", "`scheduler`", "scheduler"),

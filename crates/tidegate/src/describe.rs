@@ -271,7 +271,8 @@ fn policy_fields(policy: &Policy) -> Fields {
         Action::Pass => {}
         Action::Shape { conditioning, queue, signal } => {
             fields.insert("queue", queue_name(queue));
-            fields.insert("signal", signal.as_ref().map_or_else(|| "none".to_owned(), mechanism));
+            let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
+            fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }
         Action::Police { conditioning, exceed } => {
@@ -300,15 +301,15 @@ pub fn action_name(action: &Action) -> &'static str {
 #[must_use]
 pub fn action(action: &Action) -> String {
     match action {
-        Action::Pass => "pass: it is counted and goes on".to_owned(),
+        Action::Pass => "pass: its packets are counted and forwarded".to_owned(),
         Action::Shape { conditioning, .. } => {
-            format!("shape: it waits until it conforms to {}", conditioning.profile)
+            format!("shape: its packets wait until they conform to {}", conditioning.profile)
         }
         Action::Police { conditioning, exceed: Exceed::Drop } => {
-            format!("police-drop: it goes on or is dropped by {}", conditioning.profile)
+            format!("police-drop: its packets are forwarded or dropped by {}", conditioning.profile)
         }
         Action::Police { conditioning, exceed: Exceed::Mark { .. } } => {
-            format!("police-mark: it is coloured by {}", conditioning.profile)
+            format!("police-mark: its packets are marked by {}", conditioning.profile)
         }
     }
 }
