@@ -12,7 +12,7 @@ mod range;
 mod read;
 mod value;
 
-pub use added::Added;
+pub use added::ForeignMechanism;
 pub use form::{Form, Mechanism, Parameter, Written};
 pub use range::{Limits, check, limits, more_than};
 pub use read::{Declared, Field, Registered, TableReader, name_of};

@@ -29,7 +29,7 @@ macro_rules! registry {
             {
                 let changed = config.changed();
                 let build = std::sync::Arc::new(move |$($arg: $type),*| build(&config $(, $arg)*));
-                Self::Added($crate::parameters::Added::new(name, changed, build))
+                Self::Added($crate::parameters::ForeignMechanism::new(name, changed, build))
             }
 
             /// Makes a new instance without packets.
@@ -62,7 +62,7 @@ macro_rules! registry {
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
             $(
                 /// A mechanism of another crate.
-                Added($crate::parameters::Added<$added>),
+                Added($crate::parameters::ForeignMechanism<$added>),
             )?
         }
 
@@ -97,7 +97,7 @@ macro_rules! registry {
                     $(Self::$variant(config) => $crate::parameters::Declared::changed(config),)+
                     $(Self::$unnamed(config) => config.changed(),)?
                     $(Self::Added(added) => {
-                        let _: &$crate::parameters::Added<$added> = added;
+                        let _: &$crate::parameters::ForeignMechanism<$added> = added;
                         added.changed()
                     })?
                 }
@@ -110,7 +110,7 @@ macro_rules! registry {
                     $(Self::$variant(_) => $name,)+
                     $(Self::$unnamed(config) => config.name(),)?
                     $(Self::Added(added) => {
-                        let _: &$crate::parameters::Added<$added> = added;
+                        let _: &$crate::parameters::ForeignMechanism<$added> = added;
                         added.name()
                     })?
                 }

@@ -1,4 +1,4 @@
-"""ACK control: values of ``signal``. Generated."""
+"""ACK control: values of ``ack_control``. Generated."""
 
 from typing import Any, Literal
 
