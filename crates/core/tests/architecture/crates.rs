@@ -13,7 +13,7 @@ const MECHANISMS_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
 /// The crates of the mechanisms.
-const MECHANISMS: &[&str] = &["core"];
+const MECHANISMS: &[&str] = &["base", "core"];
 
 /// The only crates that may use an executor, or libraries that need one.
 const ONLY_ASYNC: &[&str] = &["tidegate", "api", "repository"];
@@ -137,11 +137,13 @@ fn rows(page: &str) -> Vec<(String, Vec<String>)> {
 fn lines(page: &str) -> Vec<Vec<&str>> {
     let chapter = page.split("\n## ").find(|part| part.starts_with("Crates")).unwrap_or_default();
     let diagram = chapter.split("```").nth(1).unwrap_or_default();
-    let names = |line: &'_ str| -> Vec<_> {
-        let names = line.split("   ").next().unwrap_or_default();
-        names.split('·').map(str::trim).filter(|name| !name.is_empty()).collect()
-    };
-    diagram.lines().map(|line| names(line)).collect()
+    diagram.lines().map(names).collect()
+}
+
+/// The names in a line of the diagram.
+fn names(line: &str) -> Vec<&str> {
+    let names = line.split("   ").next().unwrap_or_default();
+    names.split('·').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
 /// The mechanisms need few foreign crates, and executors are where they belong.
