@@ -20,11 +20,19 @@ use crate::files;
 use crate::output::Failure;
 
 /// Requests `path`.
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
 pub fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::GET, path, Vec::new())
 }
 
 /// Posts `body` to `path`.
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
 pub fn post<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -34,6 +42,10 @@ pub fn post<T: DeserializeOwned>(
 }
 
 /// Sends `body` as a change of `path`.
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
 pub fn patch<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -43,6 +55,10 @@ pub fn patch<T: DeserializeOwned>(
 }
 
 /// Deletes `path`.
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
 pub fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::DELETE, path, Vec::new())
 }

@@ -78,6 +78,10 @@ impl Error {
 /// Reads the regular file at `path`, of at most `most` bytes, within 5 s.
 ///
 /// Other kinds of files are not opened, because opening a FIFO waits for a writer.
+///
+/// # Errors
+///
+/// If it cannot be read, is larger, or is not UTF-8.
 pub fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
     let (sender, done) = mpsc::sync_channel(1);
     let path = path.to_owned();
@@ -99,6 +103,10 @@ fn regular(path: &Path, most: usize) -> Result<Text, Error> {
 
 /// Reads the file at `path`, of at most `most` bytes. The file may be a pipe, such as `<(COMMAND)` in a
 /// shell.
+///
+/// # Errors
+///
+/// If it cannot be read, is larger, or is not UTF-8.
 pub fn read_any(path: &Path, most: usize) -> Result<String, Error> {
     limited(File::open(path)?, most)
 }
