@@ -44,7 +44,7 @@ pub(super) const PHASES: [Phase; 8] = [
     },
     Phase {
         name: "inbound-fifo",
-        title: "the bottleneck is before us: a shaper with one FIFO",
+        title: "the bottleneck is upstream of us: a shaper with one FIFO",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down" }
@@ -56,7 +56,7 @@ queue = { kind = "drop-tail", limit = "256 KiB" }
     },
     Phase {
         name: "inbound-fq-codel",
-        title: "the bottleneck is before us: a shaper with FQ-CoDel",
+        title: "the bottleneck is upstream of us: a shaper with FQ-CoDel",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down" }
@@ -68,7 +68,7 @@ queue = "fq-codel"
     },
     Phase {
         name: "inbound-policed",
-        title: "the bottleneck is before us: what exceeds the profile is dropped",
+        title: "the bottleneck is upstream of us: packets out of profile are dropped",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down", protocol = "tcp" }
@@ -78,13 +78,13 @@ action = "police-drop"
     },
     Phase {
         name: "inbound-postack",
-        title: "the bottleneck is before us: ACKs are held",
+        title: "the bottleneck is upstream of us: ACKs are held",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down" }
 action = "shape"
 allocation = "drr"
-signal = "postack"
+ack_control = "postack"
 "#,
         )),
     },
