@@ -151,14 +151,14 @@ pub enum UnitError {
 }
 
 /// A kind of quantity: its name, an example, and its units with their sizes.
-struct Kind {
+struct Quantity {
     name: &'static str,
     article: &'static str,
     example: &'static str,
     units: &'static [(&'static str, u64)],
 }
 
-const RATE: Kind = Kind {
+const RATE: Quantity = Quantity {
     name: "rate",
     article: "a rate",
     example: "20 Mbit/s",
@@ -171,7 +171,7 @@ const RATE: Kind = Kind {
     ],
 };
 
-const BYTES: Kind = Kind {
+const BYTES: Quantity = Quantity {
     name: "size",
     article: "a size",
     example: "64 KiB",
@@ -186,7 +186,7 @@ const BYTES: Kind = Kind {
     ],
 };
 
-const DURATION: Kind = Kind {
+const DURATION: Quantity = Quantity {
     name: "time",
     article: "a time",
     example: "10 ms",
@@ -194,10 +194,10 @@ const DURATION: Kind = Kind {
 };
 
 /// Chances are counted in parts per billion, so that `0.0001 %` is exact.
-const CHANCE: Kind =
-    Kind { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
+const CHANCE: Quantity =
+    Quantity { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
-impl Kind {
+impl Quantity {
     /// `text` in this kind's smallest unit.
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
@@ -517,7 +517,7 @@ written_as!(
 );
 
 /// Reads a quantity from a file. For a bare number, the error names the missing unit.
-struct QuantityVisitor(&'static Kind);
+struct QuantityVisitor(&'static Quantity);
 
 impl serde::de::Visitor<'_> for QuantityVisitor {
     type Value = u64;

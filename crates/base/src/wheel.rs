@@ -26,7 +26,7 @@ use crate::packet::{make_room, slot as index};
 pub struct TimerWheel {
     timers: Vec<Timer>,
     /// [`SLOTS`] for each level in use so far.
-    slots: Vec<Slot>,
+    slots: Vec<WheelSlot>,
     /// Bits of the slots with timers, for each level.
     occupied: [u64; LEVELS],
     /// Bits of the levels with timers.
@@ -46,7 +46,7 @@ struct Timer {
 
 /// A list of timers whose deadlines are equal in all digits from their level on.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct WheelSlot {
     first: u32,
     last: u32,
     /// No timer here expires earlier. Exact until a timer is cancelled.
@@ -138,7 +138,7 @@ impl TimerWheel {
     #[must_use]
     pub fn upcoming(&self) -> Option<u32> {
         let (level, at) = self.first_slot()?;
-        let Slot { first, last, .. } = self.slots[at];
+        let WheelSlot { first, last, .. } = self.slots[at];
         (level < COARSE || first == last).then_some(first)
     }
 
@@ -178,7 +178,7 @@ impl TimerWheel {
                 self.reached = self.reached.max(now);
                 return None;
             };
-            let Slot { first, last, earliest } = self.slots[at];
+            let WheelSlot { first, last, earliest } = self.slots[at];
             if earliest > now {
                 self.turn(level, earliest, now);
                 return None;
@@ -272,7 +272,7 @@ impl TimerWheel {
     #[cold]
     #[inline]
     fn file_at_new_level(&mut self, number: u32, deadline: u64, level: usize) {
-        self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
+        self.slots.resize((level + 1) * SLOTS, WheelSlot { first: NIL, last: NIL, earliest: 0 });
         self.file(number, deadline);
     }
 

@@ -54,7 +54,7 @@ pub struct FrameCopy {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot {
-    links: Links,
+    links: PacketLinks,
     note: Note,
     packet: Packet,
 }
@@ -66,7 +66,7 @@ pub type Note = [u64; 4];
 /// neighbours in flight on a link.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Links {
+pub(super) struct PacketLinks {
     pub(super) next: u32,
     pub(super) previous: u32,
     /// For packets in flight: arrival time of the next packet. For packets in a queue: slots of the
@@ -74,7 +74,7 @@ pub(super) struct Links {
     pub(super) next_at: Time,
 }
 
-impl Links {
+impl PacketLinks {
     /// Links of a free slot, with the free slot `next` after it.
     #[inline]
     const fn free(next: u32) -> Self {
@@ -468,12 +468,12 @@ impl PacketPool {
     }
 
     #[inline]
-    pub(super) fn links(&self, index: u32) -> &Links {
+    pub(super) fn links(&self, index: u32) -> &PacketLinks {
         &self.slots[slot(index)].links
     }
 
     #[inline]
-    pub(super) fn links_mut(&mut self, index: u32) -> &mut Links {
+    pub(super) fn links_mut(&mut self, index: u32) -> &mut PacketLinks {
         &mut self.slots[slot(index)].links
     }
 
@@ -511,7 +511,7 @@ impl Slot {
     /// A free slot, with the free slot `next` after it.
     #[inline]
     fn free(next: u32) -> Self {
-        Self { links: Links::free(next), note: Note::default(), packet: Packet::default() }
+        Self { links: PacketLinks::free(next), note: Note::default(), packet: Packet::default() }
     }
 }
 
