@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::form::{Form, Written};
 use crate::packet::Codepoint;
-use crate::units::{self, Kind};
+use crate::units::{self, Quantity};
 use crate::{Bytes, Chance, Factor, Rate};
 
 /// A type of parameters.
@@ -72,7 +72,7 @@ value! {
     Codepoint: codepoint(), |it| Some(codepoint_name(*it)), Self::deserialize;
 }
 
-fn quantity(kind: &Kind) -> Form {
+fn quantity(kind: &Quantity) -> Form {
     Form::Quantity(kind.unit_names().collect())
 }
 
