@@ -137,7 +137,7 @@ pub struct Gateway {
     signals: bool,
     /// A queue may have a marking.
     marks: bool,
-    /// Number of policy sets installed. A [`Handle`] records the number at its creation.
+    /// Number of policy sets installed. A [`Handle`](crate::flow::Handle) records the number at its creation.
     generation: u32,
     /// Number of changes of the policies, classes and links, without the steps of a swap.
     arrangement: u32,
