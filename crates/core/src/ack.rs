@@ -200,8 +200,8 @@ pub struct Queue {
     /// Charged bytes of its ACK-controlled flows that wait in the queue, or have passed before they
     /// conform.
     pub own: Bytes,
-    /// Packets of other flows wait too.
-    pub others: bool,
+    /// Packets of other flows that wait too.
+    pub others: u64,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
     /// Data passes the aggregate before it is paid for.

@@ -300,7 +300,8 @@ impl Aggregate {
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);
-        let (others, apart) = (backlog > waiting.packets, !self.conditioner.lends());
+        let others = backlog.saturating_sub(waiting.packets);
+        let apart = !self.conditioner.lends();
         Queue { own, others, apart, passes: self.signal.passes, left, ahead }
     }
 }
