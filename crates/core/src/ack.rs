@@ -27,7 +27,7 @@ use serde::Deserialize;
 use crate::meter::Profile;
 use crate::packet::{Direction, Fifo, Member, Packet};
 use crate::registry::registry;
-use crate::{Bytes, Cx, PacketId, Time};
+use crate::{Bytes, Cx, PacketId, Rate, Time};
 
 pub use hold::Counts;
 pub(crate) use place::Places;
@@ -208,6 +208,10 @@ pub struct Queue {
     pub passes: bool,
     /// Total of the charged bytes that other flows have sent.
     pub left: Bytes,
+    /// Tokens beyond the debts.
+    pub tokens: Bytes,
+    /// Peak rate, at which the tokens may be spent.
+    pub peak: Option<Rate>,
     /// State of the egress.
     pub ahead: Ahead,
 }

@@ -1,6 +1,6 @@
-//! The gate of a class: an ACK departs if, with the data that it requests,
+//! The gate of a class: an ACK departs while
 //!
-//! `backlog + credit <= target`.
+//! `backlog + credit < target`.
 //!
 //! The target is the data of a round trip to the senders plus two segments, and at least three segments.
 //!
@@ -55,8 +55,6 @@ pub(super) struct Gate {
     carried: Time,
     /// Time until which requests are too far ahead of the rate.
     paced: Option<Time>,
-    /// Bytes that the next ACK requests.
-    worth: u64,
 }
 
 /// Shortest and longest lifetime of credit.
@@ -65,7 +63,7 @@ const LONGEST: Duration = Duration::from_millis(1_500);
 
 /// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
 /// while the rate carries earlier ones within this time.
-const AHEAD: Duration = Duration::from_millis(20);
+pub(super) const AHEAD: Duration = Duration::from_millis(20);
 
 impl Gate {
     /// Notes data of a sender at a round trip of `near`.
@@ -80,22 +78,19 @@ impl Gate {
 
     /// Returns `true` if the class wants more data, and its egress has room.
     pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue, 1)
+        queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
-    /// Returns `true` if the class wants `worth` bytes more. Two segments count of a longer ACK, as such an ACK
-    /// might never fit otherwise.
+    /// Returns `true` if the class wants more data.
     ///
     /// Requests that the rate has not carried yet are no more than backlog and credit. So a short path meets
     /// the target before it meets the bound of [`AHEAD`].
-    fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue, worth: u64) -> bool {
-        let worth = worth.min(self.wanted.beyond());
-        self.worth = worth;
+    fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         let all = queue.own.0 + self.outstanding.total(now);
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
         let most = self.target(AHEAD, rate, queue);
+        let wants = all < self.target(Duration::MAX, rate, queue);
         let until = || self.carried.before(rate.time_for(Bytes(most - 1))) + TICK;
-        let wants = all + worth <= self.target(Duration::MAX, rate, queue);
         self.paced = (wants && early >= most).then(until);
         wants && self.paced.is_none()
     }
@@ -175,8 +170,7 @@ impl Gate {
                 self.wanted.waiting -= 1;
                 continue;
             }
-            let worth = holds.head(cx.pool, member).map_or(1, |head| head.cost.max(1));
-            if !self.wants_more(cx.now, rate, queue, worth.into()) {
+            if !self.wants_more(cx.now, rate, queue) {
                 break;
             }
             if queue.ahead.room.0 <= self.called {
@@ -210,11 +204,15 @@ impl Gate {
             self.outstanding.next()
         } else {
             self.turns.first()?;
-            let most = (self.target(Duration::MAX, rate, queue) + 1).checked_sub(self.worth);
-            let left = most.and_then(|most| most.checked_sub(queue.own.0));
-            left.and_then(|left| self.outstanding.below(left))
+            let target = self.target(Duration::MAX, rate, queue);
+            target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
         };
         Time::earliest(credit, paced)
+    }
+
+    /// Time from a request to its data.
+    pub(super) fn way(&self) -> Duration {
+        self.wanted.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
@@ -301,8 +299,7 @@ mod tests {
                 left += u32::from(n >= 1_000);
             }
             waited += queue.own.0;
-            while gate.is_open(now, rate, queue) && gate.wants_more(now, rate, queue, FRAME.into())
-            {
+            while gate.is_open(now, rate, queue) {
                 gate.give(now, near, FRAME);
                 gate.called = 0;
                 called += 1;
@@ -333,7 +330,7 @@ mod tests {
         let (mut gate, mut flow) = (Gate::default(), Flow::default());
         let mut ask = |now| {
             let mut bytes = 0;
-            while gate.wants_more(now, rate, queue, FRAME.into()) {
+            while gate.wants_more(now, rate, queue) {
                 gate.wanted.called(near, FRAME);
                 gate.asks(now, rate, ahead, &mut flow, FRAME);
                 bytes += FRAME;

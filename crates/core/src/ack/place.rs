@@ -153,6 +153,11 @@ impl Wanted {
 
     /// Time from a request to its data: at least the round trip. The measured time counts up to the
     /// lifetime of credit.
+    pub(super) fn way(&self) -> Duration {
+        Duration::from_micros(self.on_its_way_us())
+    }
+
+    /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
         let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
@@ -181,15 +186,10 @@ impl Wanted {
         others: u64,
     ) -> u64 {
         let segment = u64::from(self.segment());
-        let way = Duration::from_micros(self.on_its_way_us()).min(longest);
+        let way = self.way().min(longest);
         let on_its_way = rate.bytes_in(way + grain).0;
         let beside = others.min(self.waiting.into());
         (segment * LEAST).max(on_its_way + segment * BEYOND.max(beside))
-    }
-
-    /// Bytes of two full segments.
-    pub(super) fn beyond(&self) -> u64 {
-        u64::from(self.segment()) * BEYOND
     }
 
     fn segment(&self) -> u32 {

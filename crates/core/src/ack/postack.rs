@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::gate::quantum;
+use super::gate::{AHEAD, quantum};
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
@@ -37,7 +37,7 @@ use super::uncalled::Uncalled;
 use super::{AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpSegment};
-use crate::{Bytes, Cx, Time, units};
+use crate::{Bytes, Cx, Rate, Time, units};
 use rules::{Bucket, Rule, VirtualQueue};
 
 /// Parameters of `postack`.
@@ -86,6 +86,7 @@ impl Config {
             config: self.clone(),
             holds: Holds::new(true),
             shares: Shares::new(profile.mean(), self.max_hold),
+            mean: profile.mean(),
             bound: Bound::default(),
             uncalled: Uncalled::default(),
             queue: Queue::default(),
@@ -103,6 +104,8 @@ pub(super) struct PostAck {
     config: Config,
     holds: Holds,
     shares: Shares,
+    /// Mean rate of the profile.
+    mean: Rate,
     bound: Bound,
     uncalled: Uncalled,
     rule: Rule,
@@ -129,6 +132,17 @@ impl PostAck {
         let most = rate.bytes_in(way + self.config.max_hold / 2);
         let most = if extended { most.min(rate.bytes_in(way) + holdable) } else { most };
         Some(most.min(grown.max(first)).max(least))
+    }
+
+    /// Releases ACKs by the peak rate while its tokens last for more than the data on its way. So the rate is
+    /// the mean again before the tokens are spent.
+    fn spend(&mut self, queue: Queue) {
+        let way = if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
+        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way + AHEAD);
+        let rate = queue.peak.filter(lasts).unwrap_or(self.mean);
+        if rate != self.shares.rate() {
+            self.shares.set_rate(rate);
+        }
     }
 
     /// Releases ACKs that have reached their bound. Each flow releases its share at most, as far as the
@@ -206,6 +220,7 @@ impl AckControl for PostAck {
     }
 
     fn set_profile(&mut self, _: Time, profile: &Profile) {
+        self.mean = profile.mean();
         self.shares.set_rate(profile.mean());
     }
 
@@ -247,6 +262,7 @@ impl AckControl for PostAck {
             let pressed = self.is_pressed(member);
             self.shares.came(member, 0, pressed);
         }
+        self.spend(queue);
         self.shares.note_others(cx.now, queue.left);
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = Ahead { rate: self.shares.ahead(), ..queue.ahead };
@@ -282,6 +298,7 @@ impl AckControl for PostAck {
 
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call {
         self.queue = queue;
+        self.spend(queue);
         self.uncalled.expire(cx.now);
         while let Some(member) = self.holds.unanswered(cx.now) {
             self.go_on(cx, member);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, ASKED, ENDED, Flow, PAUSED};
+use super::{AGAIN, ASKED, EDGE, ENDED, Flow, PAUSED};
 use crate::Time;
 use crate::ack::gate::lasts;
 use crate::flow::{before, ticks};
@@ -28,12 +28,15 @@ impl Flow {
         self.marks |= ASKED;
     }
 
-    /// Returns `true` if its sender has left a request unanswered for longer than credit lasts. It has no data,
-    /// or its congestion window is full, and its ACKs request nothing. BBR drains its window like this in
+    /// Returns `true` if its sender has left a request unanswered for longer than credit lasts, although its
+    /// receiver's window has room. It has no data, or its congestion window is full: its ACKs request nothing. BBR drains its window like this in
     /// each ProbeRTT phase.
     pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
         let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
-        let waits = self.marks & ASKED != 0 && self.near_us != 0;
+        let unused =
+            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
+        let has_room = self.marks & EDGE == 0 || unused >= self.mss;
+        let waits = self.marks & ASKED != 0 && self.near_us != 0 && has_room;
         waits && before(self.heard.wrapping_add(lasts), ticks(now))
     }
 
