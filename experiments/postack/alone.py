@@ -5,7 +5,7 @@ Differs: see `_line.py`. The ledger has no numbers for this. One download of 400
 lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download of all, or
 another one ended four seconds before: 3 MB from a server 1 ms away. Times are divided by those
 of the same policy without a `signal`, in the same seed.
-The bound was fixed before anything was measured: 1.02.
+The bound is a goal, set before any repair: 1.02.
 """
 
 from typing import Any

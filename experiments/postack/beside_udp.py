@@ -5,7 +5,7 @@ Differs: see `_line.py`. 1 or 4 endless downloads are under the policy. A downlo
 it stands for QUIC or a tunnel over UDP, which respond to loss but have no ACKs to hold. It is TCP
 with CUBIC here, on a port that the policy does not match. The link's queue is `fq-codel`, or the
 default. Times are divided by those of the same policy file without a `signal`, in the same seed.
-The bound was fixed before anything was measured: 1.03.
+The bound is a goal, set before any repair: 1.03.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ Differs: see `_line.py`. The ledger has no numbers for this. The profile has a m
 peak of 20 Mbit/s and a burst of 10 MB, which is unused when a download of 5 MB begins. Delays are
 those of all packets with data beyond the way from the server to the client. They are compared with
 those of a profile whose mean is the peak.
-The bounds were fixed before anything was measured: 1.05, and for delays 1.1.
+The bounds are goals, set before any repair: 1.05, and for delays 1.1.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ edge of its window moves that far with one ACK.
 `ping`: 4, 8 and 16 uploads at 1.5 Mbit/s, beside a ping every 100 ms. A full frame takes 8 ms.
 `class`: four uploads in a class with a guarantee of 4 of 20 Mbit/s, beside UDP in a class of higher
 priority that offers more than the link: the uploads have their guarantee and no more.
-The bounds were fixed before anything was measured: for a ping three frames on average (the least
+The bounds are goals, set before any repair: for a ping three frames on average (the least
 target), and four for the 99th percentile; for data in the class 30 ms on average.
 """
 

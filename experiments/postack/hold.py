@@ -5,7 +5,7 @@ Differs: see `_line.py`. 1, 4 and 32 endless downloads have a round trip of 50 m
 nothing is lost on the way. A sender's smoothed round-trip time counts from 20 s to 40 s; the worst
 sender is judged. The bound is 30 ms beyond the path, or two segments of each download at the
 policy's rate if this is more. What a longer hold earns after losses is judged by `loss`.
-The bound was fixed before anything was measured.
+The bounds are goals, set before any repair.
 """
 
 from typing import Any
