@@ -20,23 +20,24 @@ const PAUSE: Duration = Duration::from_millis(200);
 const ANSWER: u32 = 65_535;
 
 impl Flow {
-    /// Notes that an ACK that requests data departed.
+    /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
     pub(in crate::ack) fn asked(&mut self, now: Time) {
         if self.marks & ASKED == 0 {
             self.heard = ticks(now).max(1);
         }
-        self.marks |= ASKED;
+        let left =
+            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
+        if self.marks & EDGE == 0 || left >= self.mss {
+            self.marks |= ASKED;
+        }
     }
 
     /// Returns `true` if its sender has left a request unanswered for longer than credit lasts, although its
-    /// receiver's window has room. It has no data, or its congestion window is full: its ACKs request nothing. BBR drains its window like this in
-    /// each ProbeRTT phase.
+    /// receiver's window has room. It has no data, or its congestion window is full: its ACKs request nothing.
+    /// BBR drains its window like this in each ProbeRTT phase.
     pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
         let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
-        let unused =
-            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
-        let has_room = self.marks & EDGE == 0 || unused >= self.mss;
-        let waits = self.marks & ASKED != 0 && self.near_us != 0 && has_room;
+        let waits = self.marks & ASKED != 0 && self.near_us != 0;
         waits && before(self.heard.wrapping_add(lasts), ticks(now))
     }
 
@@ -143,6 +144,7 @@ mod tests {
     }
 
     /// Kills: silence that data does not end; silence counted from the last request instead of the first.
+    /// Kills: silence of a sender that may not send.
     #[test]
     fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
         let mut flow = after(20);
@@ -151,6 +153,10 @@ mod tests {
         assert!(flow.is_silent(Time::from_millis(1_134)));
         comes(&mut flow, 1_135, 3_000);
         assert!(!flow.is_silent(Time::from_millis(1_200)));
+        // A window without room.
+        (flow.marks, flow.right) = (flow.marks | EDGE, 3_100);
+        flow.asked(Time::from_millis(1_200));
+        assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
     /// Kills: a pause that is never seen, never ends, or ends with the first request.
