@@ -132,6 +132,25 @@ impl Gateway {
         (&mut self.egress[direction.index()], upstream)
     }
 
+    /// Takes in a packet that arrives in `direction`.
+    fn take_in(&mut self, now: Time, direction: Direction, mut id: PacketId) {
+        if self.egress[Direction::Up.index()].trunks().is_some() {
+            let Some(back) = self.end_at_trunk(now, direction, id) else { return };
+            id = back;
+        }
+        let is_control = self.pool[&id].kind == Kind::Control;
+        if is_control && self.egress[direction.index()].link().keeps_rate() {
+            return self.handle_control(now, direction, id);
+        }
+        if self.pool[&id].fragment.is_part() && !self.sorter.take_fragment(now, &mut self.pool, &id)
+        {
+            self.counts.without_first[direction.index()] += 1;
+        }
+        let (flow, slot) = self.classify(now, direction, &id);
+        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
+        self.handle_classified(now, direction, flow, slot, id);
+    }
+
     /// The stages after classification. `id` belongs to `flow` and to the aggregate in `slot`.
     #[inline]
     fn handle_classified(
@@ -166,8 +185,7 @@ impl Gateway {
         self.settle(now, slot, out);
     }
 
-    /// Forwards packets that the aggregate in `slot` has released. Then releases ACKs for which its
-    /// egress has room now.
+    /// Forwards packets that the aggregate in `slot` has released. It may release ACKs afterwards.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
         let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
@@ -177,7 +195,7 @@ impl Gateway {
         }
         self.depart(now, direction, slot, out);
         if has_signal {
-            self.release_acks(now, slot);
+            self.egress[direction.index()].may_release(slot);
         }
     }
 
@@ -189,7 +207,6 @@ impl Gateway {
         let route = self.aggregates.route(slot);
         let (egress, mut up) = self.at_egress(now, direction);
         egress.take(&mut up, route, out);
-        self.fill_room(now, direction);
     }
 
     /// Lets the aggregate in `slot` check its packets.
@@ -213,7 +230,7 @@ impl Gateway {
         }
         let (egress, mut up) = self.at_egress(now, Direction::Up);
         egress.turn_trunks(&mut up);
-        self.fill_room(now, Direction::Up);
+        self.drain(now);
     }
 
     /// Hands `id`, which arrives in `direction`, to the trunk at which it terminates. Returns `id`
@@ -223,9 +240,7 @@ impl Gateway {
             return Some(id);
         }
         let (egress, mut up) = self.at_egress(now, Direction::Up);
-        let back = egress.end_at_trunk(&mut up, id);
-        self.fill_room(now, Direction::Up);
-        back
+        egress.end_at_trunk(&mut up, id)
     }
 }
 
@@ -234,28 +249,14 @@ impl Machine for Gateway {
         &mut self.pool
     }
 
-    fn handle_packet(&mut self, now: Time, port: PortId, mut id: PacketId) {
+    fn handle_packet(&mut self, now: Time, port: PortId, id: PacketId) {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
         let packet = &mut self.pool[&id];
         packet.arrived = now;
         packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());
-
-        if self.egress[Direction::Up.index()].trunks().is_some() {
-            let Some(back) = self.end_at_trunk(now, direction, id) else { return };
-            id = back;
-        }
-        let is_control = self.pool[&id].kind == Kind::Control;
-        if is_control && self.egress[direction.index()].link().keeps_rate() {
-            return self.handle_control(now, direction, id);
-        }
-        if self.pool[&id].fragment.is_part() && !self.sorter.take_fragment(now, &mut self.pool, &id)
-        {
-            self.counts.without_first[direction.index()] += 1;
-        }
-        let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
-        self.handle_classified(now, direction, flow, slot, id);
+        self.take_in(now, direction, id);
+        self.drain(now);
     }
 
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
@@ -266,7 +267,7 @@ impl Machine for Gateway {
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let packet = self.egress[direction.index()].pop(&mut cx)?;
-        self.note_room(now, direction, &packet);
+        self.note_room(direction, &packet);
         self.counts.transmitted[direction.index()].add(self.pool[&packet].wire_len());
         self.note_departure(now, direction, &packet);
         Some(packet)
@@ -276,6 +277,8 @@ impl Machine for Gateway {
         if self.is_installing() && self.go_on_installing(now) {
             return Some(now);
         }
+        // Departures have made room.
+        self.drain(now);
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         let mut next = self.aggregates.next();
         for egress in &mut self.egress {

@@ -117,6 +117,6 @@ impl Gateway {
             aggregate.on_ack(now, &mut self.pool, ahead, returning, &mut out);
             self.go_on(now, back, out);
         }
-        self.release_acks(now, data.aggregate);
+        self.may_release(data.aggregate);
     }
 }

@@ -19,7 +19,8 @@ mod trunks;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-pub(super) use accounts::{Bottleneck, WorkList};
+pub(super) use accounts::Bottleneck;
+use accounts::WorkList;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub(super) use classes::{Classes, plus};
 pub(super) use link::Link;
@@ -44,6 +45,8 @@ pub(super) struct Egress {
     /// The number of the newest trunk.
     last_trunk: NonZeroU16,
     accounts: Places,
+    /// Slots of the aggregates that may release ACKs.
+    releases: WorkList<u32>,
     /// Bottlenecks whose queues have room for which aggregates wait.
     room: WorkList<Bottleneck>,
     /// Longest interval between two calls of the driver.
@@ -78,6 +81,7 @@ impl Egress {
             trunks: None,
             last_trunk: NonZeroU16::MAX,
             accounts: Places::default(),
+            releases: WorkList::default(),
             room: WorkList::default(),
             grain: Duration::ZERO,
         }

@@ -160,13 +160,12 @@ impl Gateway {
     /// Does one slice of a swap, of bounded length. Returns `true` if more slices are necessary.
     pub fn go_on_installing(&mut self, now: Time) -> bool {
         let Some(mut swap) = self.sorter.take_swap() else { return false };
-        for _ in 0..SLICE {
-            if !self.step(now, &mut swap) {
-                return false;
-            }
+        let more = (0..SLICE).all(|_| self.step(now, &mut swap));
+        if more {
+            self.sorter.begin_swap(swap);
         }
-        self.sorter.begin_swap(swap);
-        true
+        self.drain(now);
+        more
     }
 
     /// Returns `true` while a swap is in progress.
@@ -200,7 +199,7 @@ impl Gateway {
                 at < self.aggregates.slots()
             }
             Stage::Calls => {
-                self.release_acks(now, at);
+                self.may_release(at);
                 at < self.aggregates.slots()
             }
         };
@@ -373,9 +372,8 @@ impl Gateway {
     /// Lets each aggregate repeat its calls, because its data may wait at another egress now.
     pub(super) fn look_again(&mut self, now: Time) {
         self.close_accounts();
-        for slot in 0..self.aggregates.slots() {
-            self.release_acks(now, slot);
-        }
+        (0..self.aggregates.slots()).for_each(|slot| self.may_release(slot));
+        self.drain(now);
     }
 
     /// Changes all settings other than policies.
@@ -424,6 +422,7 @@ impl Gateway {
         if !(same_links && same_trunks) {
             self.look_again(now);
         }
+        self.drain(now);
     }
 
     /// Puts the trunks in `configs` in force. The caller must then [find](Self::find_trunks) the
@@ -437,7 +436,6 @@ impl Gateway {
         let (egress, mut up) = self.at_egress(now, Direction::Up);
         let removed = egress.change_trunks(&mut up, configs, seed);
         self.counts.trunks += removed;
-        self.fill_room(now, Direction::Up);
     }
 
     /// Gives the classes of the links a new scheduler. Takes time in proportion to classes and waiting packets.
@@ -494,6 +492,6 @@ impl Gateway {
         }
         let (egress, mut up) = self.at_egress(now, Direction::Up);
         egress.flush_trunks(&mut up);
-        self.fill_room(now, Direction::Up);
+        self.drain(now);
     }
 }

@@ -6,7 +6,7 @@
 //! there.
 
 use super::Gateway;
-use super::egress::Bottleneck;
+use super::egress::{Bottleneck, Egress};
 use super::status::show;
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
@@ -17,7 +17,7 @@ use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Offers `id` to the aggregate whose data it acknowledges, and releases ACKs that may depart.
+    /// Offers `id` to the aggregate whose data it acknowledges.
     /// Returns `id` if no aggregate controls that data.
     pub(super) fn offer_ack(
         &mut self,
@@ -59,7 +59,7 @@ impl Gateway {
         let mut acks = Fifo::new();
         aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
         self.go_on(now, direction, acks);
-        self.release_acks(now, data.aggregate);
+        self.may_release(data.aggregate);
         None
     }
 
@@ -82,7 +82,7 @@ impl Gateway {
                 }
                 Claiming::Denied => {
                     aggregate.resume_acks(now, &mut self.pool, member);
-                    self.release_acks(now, handle.aggregate);
+                    self.may_release(handle.aggregate);
                 }
                 _ if forgets => aggregate.discard_acks(now, &mut self.pool, member),
                 _ => {}
@@ -102,9 +102,35 @@ impl Gateway {
         named.collect()
     }
 
-    /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at the
-    /// egress then releases ACKs of other aggregates.
-    pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
+    /// Notes that the aggregate in `slot` may release ACKs, if it controls senders by them.
+    pub(super) fn may_release(&mut self, slot: u32) {
+        if let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) {
+            self.egress[aggregate.direction().index()].may_release(slot);
+        }
+    }
+
+    /// Releases the ACKs for which the egresses have room. Every call that changes the gateway ends
+    /// with it.
+    #[inline]
+    pub(super) fn drain(&mut self, now: Time) {
+        while self.egress.iter().any(Egress::has_work) {
+            Direction::BOTH.into_iter().for_each(|way| self.drain_egress(now, way));
+        }
+    }
+
+    #[inline(never)]
+    fn drain_egress(&mut self, now: Time, way: Direction) {
+        while let Some(slot) = self.egress[way.index()].next_release() {
+            self.release_acks(now, slot);
+        }
+        while let Some(at) = self.egress[way.index()].next_with_room() {
+            self.take_turns(now, way, at);
+        }
+    }
+
+    /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at its
+    /// bottleneck then releases ACKs of other aggregates.
+    fn release_acks(&mut self, now: Time, slot: u32) {
         let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;
         };
@@ -162,7 +188,7 @@ impl Gateway {
 
     /// A packet departs from the link. If it belongs to an ACK-controlled flow, its queue has room.
     #[inline]
-    pub(super) fn note_room(&mut self, now: Time, direction: Direction, packet: &PacketId) {
+    pub(super) fn note_room(&mut self, direction: Direction, packet: &PacketId) {
         let egress = &mut self.egress[direction.index()];
         if !egress.makes_room(&self.pool[packet]) {
             return;
@@ -173,14 +199,6 @@ impl Gateway {
                 None => ClassId::ROOT,
             };
             egress.made_room(Bottleneck::Leaf(leaf));
-            self.fill_room(now, direction);
-        }
-    }
-
-    /// Lets aggregates release ACKs at the bottlenecks that have room.
-    pub(super) fn fill_room(&mut self, now: Time, way: Direction) {
-        while let Some(at) = self.egress[way.index()].next_with_room() {
-            self.take_turns(now, way, at);
         }
     }
 

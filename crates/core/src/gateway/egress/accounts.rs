@@ -1,4 +1,8 @@
 //! ACK control at an egress: the accounts of its bottlenecks, and the turns of their aggregates.
+//!
+//! Events only note work: an aggregate that may release ACKs, or a bottleneck whose queue has room.
+//! The gateway drains both lists at the end of a call. The released ACKs may note further work, but
+//! never release ACKs themselves, so the depth of calls is bounded.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -67,6 +71,7 @@ impl Egress {
     /// changed.
     pub(in crate::gateway) fn close_accounts(&mut self) {
         self.accounts = Places::default();
+        self.room = WorkList::default();
     }
 
     /// Packets of ACK-controlled flows departed from a bottleneck: its queue has room.
@@ -82,15 +87,30 @@ impl Egress {
         self.accounts.is_waited_for() && packet.is_controlled()
     }
 
-    /// The next bottleneck whose queue has room. Call this until it returns `None`.
+    /// Notes that the aggregate in `slot` may release ACKs.
+    pub(in crate::gateway) fn may_release(&mut self, slot: u32) {
+        self.releases.note(crate::packet::slot(slot), slot);
+    }
+
+    /// Returns `true` if ACKs may be released.
     #[inline]
+    pub(in crate::gateway) fn has_work(&self) -> bool {
+        !(self.releases.is_empty() && self.room.is_empty())
+    }
+
+    /// The next aggregate that may release ACKs. Call this until it returns `None`.
+    pub(in crate::gateway) fn next_release(&mut self) -> Option<u32> {
+        self.releases.next()
+    }
+
+    /// The next bottleneck whose queue has room. Call this until it returns `None`.
     pub(in crate::gateway) fn next_with_room(&mut self) -> Option<Bottleneck> {
         self.room.next()
     }
 }
 
 /// A work list: each item is there at most once, whatever the number of notes.
-pub(in crate::gateway) struct WorkList<T> {
+pub(super) struct WorkList<T> {
     due: VecDeque<(usize, T)>,
     /// By index of the item.
     noted: Vec<bool>,
@@ -104,7 +124,7 @@ impl<T> Default for WorkList<T> {
 
 impl<T> WorkList<T> {
     /// Adds `item`, which has this index, unless it is there.
-    pub(in crate::gateway) fn note(&mut self, index: usize, item: T) {
+    fn note(&mut self, index: usize, item: T) {
         make_room(&mut self.noted, index, false);
         if !std::mem::replace(&mut self.noted[index], true) {
             self.due.push_back((index, item));
@@ -113,7 +133,7 @@ impl<T> WorkList<T> {
 
     /// Removes the item that was noted first.
     #[inline]
-    pub(in crate::gateway) fn next(&mut self) -> Option<T> {
+    fn next(&mut self) -> Option<T> {
         let (index, item) = self.due.pop_front()?;
         self.noted[index] = false;
         Some(item)
@@ -121,7 +141,7 @@ impl<T> WorkList<T> {
 
     /// Returns `true` if nothing is noted.
     #[inline]
-    pub(in crate::gateway) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 }
@@ -133,4 +153,22 @@ fn queue_at(at: Bottleneck, link: &Link, trunks: Option<&Trunks>, grain: Duratio
         Bottleneck::Leaf(leaf) => link.ahead(leaf),
     };
     Ahead { grain, ..queue }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: an item that is noted twice; an item that cannot be noted again after its turn; the
+    /// last item first.
+    #[test]
+    fn a_work_list_has_each_item_once_in_the_order_of_the_notes() {
+        let mut list = WorkList::default();
+        for item in [7, 2, 7, 7, 2] {
+            list.note(item, item);
+        }
+        assert_eq!((list.next(), list.is_empty()), (Some(7), false));
+        list.note(7, 7);
+        assert_eq!([list.next(), list.next(), list.next()], [Some(2), Some(7), None]);
+    }
 }

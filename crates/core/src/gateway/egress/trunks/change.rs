@@ -18,6 +18,8 @@ impl Egress {
         configs: &[trunk::Config],
         seed: u64,
     ) -> trunk::Counts {
+        // Accounts are numbered by trunks and classes.
+        self.close_accounts();
         let mut before = self.trunks.take().map(|it| it.places).unwrap_or_default();
         let numbers: Vec<_> = before.iter().map(|it| it.number).collect();
         let mut places = Vec::with_capacity(configs.len());
