@@ -86,6 +86,7 @@ impl Gateway {
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
         let mut pool = PacketPool::with_capacity(config.packets);
         pool.keep_stations();
+        pool.count_flows();
         if policies.has_signals() {
             pool.keep_sack();
         }
@@ -253,6 +254,8 @@ impl Machine for Gateway {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
         let packet = &mut self.pool[&id];
         packet.arrived = now;
+        // Another gateway may have written its flow.
+        packet.flow = FlowId::NONE;
         packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());
         self.take_in(now, direction, id);

@@ -31,6 +31,7 @@ pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
+pub(crate) use pool::FlowChange;
 pub use pool::{FrameCopy, Note, PacketId, PacketPool};
 pub(crate) use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;

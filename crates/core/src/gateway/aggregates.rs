@@ -7,11 +7,11 @@ use std::time::Duration;
 use timers::Timers;
 
 use super::egress::Route;
+use crate::Time;
 use crate::aggregate::Aggregate;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Member, make_room};
 use crate::policy::{PolicyIndex, Succession};
-use crate::{Bytes, Time};
 
 /// The aggregates, each in a numbered slot.
 pub(super) struct Aggregates {
@@ -155,19 +155,6 @@ impl Aggregates {
     pub(super) fn now(&self, handle: Handle) -> Option<&Aggregate> {
         let slot = self.slots.get(index(handle.aggregate))?;
         if slot.since <= handle.generation { slot.aggregate.as_ref() } else { None }
-    }
-
-    /// Returns `true` if packets or held ACKs of `flow` wait in an aggregate.
-    pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
-        Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
-            let aggregate = self.now(handle);
-            // The backlog of a shared member belongs to other flows too.
-            aggregate.is_some_and(|aggregate| {
-                !aggregate.is_shared(handle.member)
-                    && (aggregate.waiting(handle.member) > Bytes::ZERO
-                        || aggregate.held_acks(handle.member) > 0)
-            })
-        })
     }
 
     /// Ends the memberships of `flow`, which has expired and has no backlog.

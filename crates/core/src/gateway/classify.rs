@@ -5,8 +5,8 @@
 //! original scans all sockets.
 
 use super::Gateway;
-use super::aggregates::{Aggregates, Fate};
-use super::egress::{Egress, Route};
+use super::aggregates::Fate;
+use super::egress::Route;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
@@ -29,9 +29,10 @@ impl Gateway {
         let packet = &mut self.pool[id];
         packet.flow = flow;
         let dscp = packet.dscp;
-        let known = self.sorter.flow(flow);
-        let mut handle = known.handle(direction);
-        let recoloured = self.sorter.policies().reads_dscp() && known.dscp(direction) != dscp;
+        let known = self.sorter.flow_mut(flow);
+        known.enter(1);
+        let (mut handle, known_dscp) = (known.handle(direction), known.dscp(direction));
+        let recoloured = self.sorter.policies().reads_dscp() && known_dscp != dscp;
         if !self.sorter.is_current(handle) || recoloured {
             let (packet, outer) = (self.pool[id], self.pool.outer(id).copied());
             handle = self.renew(now, direction, (&packet, outer.as_ref()), handle, Fifo::new());
@@ -49,9 +50,7 @@ impl Gateway {
         if let Some(flow) = self.sorter.find(packet, outer, direction) {
             return Some(flow);
         }
-        let (aggregates, egress) = (&self.aggregates, &self.egress);
-        let keep = |id, flow: &Flow| has_waiting(aggregates, egress, id, flow);
-        let inserted = self.sorter.insert(now, (packet, outer), direction, keep)?;
+        let inserted = self.sorter.insert(now, (packet, outer), direction)?;
         if let Some(evicted) = inserted.evicted {
             self.forget(now, inserted.id, &evicted);
         }
@@ -62,7 +61,7 @@ impl Gateway {
     fn forget(&mut self, now: Time, id: FlowId, flow: &Flow) {
         self.forget_at_markings(id, flow);
         self.aggregates.part(now, flow);
-        self.sorter.leave_host(&mut self.pool, id);
+        self.sorter.forget(&mut self.pool, id);
     }
 
     /// Classifies a packet of an untracked flow by itself. All untracked flows of an aggregate
@@ -202,6 +201,7 @@ impl Gateway {
         (packet, outer): (&Packet, Option<&Outer>),
         to: Handle,
     ) {
+        let mut moved = 0;
         let mut which = |waiting: &mut Packet, around: Option<&Outer>| {
             let same_tunnel = match (around, outer) {
                 (Some(around), Some(outer)) => around.is_same(outer),
@@ -212,6 +212,7 @@ impl Gateway {
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;
+                moved += 1;
             }
             mine
         };
@@ -220,8 +221,11 @@ impl Gateway {
         }
         let route = self.aggregates.route(to.aggregate);
         let egress = &mut self.egress[direction.index()];
-        if let Some(leaf) = egress.give_back(&mut self.pool, route, packet.flow, &mut which) {
-            self.sorter.flow_mut(packet.flow).set_class(direction, leaf);
+        let leaf = egress.give_back(&mut self.pool, route, packet.flow, &mut which);
+        let flow = self.sorter.flow_mut(packet.flow);
+        flow.enter(moved);
+        if let Some(leaf) = leaf {
+            flow.set_class(direction, leaf);
         }
     }
 
@@ -287,24 +291,10 @@ impl Gateway {
 
     /// Removes idle flows. Each call examines a part of the table.
     pub(super) fn sweep(&mut self, now: Time) {
-        let (aggregates, egress) = (&self.aggregates, &self.egress);
-        let keep = |id, flow: &Flow| has_waiting(aggregates, egress, id, flow);
-        for (id, flow) in self.sorter.sweep(now, keep) {
+        for (id, flow) in self.sorter.sweep(now) {
             self.forget(now, id, &flow);
         }
     }
-}
-
-/// Returns `true` if packets of a flow wait anywhere. Its index and memberships must then not be
-/// reused.
-fn has_waiting(aggregates: &Aggregates, egress: &[Egress; 2], id: FlowId, flow: &Flow) -> bool {
-    let downstream = |way: Direction| {
-        let egress = &egress[way.index()];
-        let route = aggregates.route(flow.handle(way).aggregate);
-        egress.link().bytes_of(flow.class(way), id) > Bytes::ZERO
-            || egress.bytes_at_trunk(route, id) > Bytes::ZERO
-    };
-    aggregates.has_waiting(flow) || Direction::BOTH.into_iter().any(downstream)
 }
 
 /// Removes the backlog of `flow` from a member that other flows share.

@@ -5,7 +5,7 @@ use super::Gateway;
 use crate::ack::Returning;
 use crate::aggregate::Debt;
 use crate::flow::Handle;
-use crate::packet::{Direction, Fifo, FlowId, Packet};
+use crate::packet::{Direction, Fifo, Packet};
 use crate::{PacketId, Time};
 
 impl Gateway {
@@ -67,8 +67,7 @@ impl Gateway {
     /// Moves a packet of a vanished aggregate to the aggregate of its flow.
     fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
         let (packet, outer) = (self.pool[&id], self.pool.outer(&id).copied());
-        let Some(flow) = self.sorter.flow_of(&packet, direction) else {
-            self.pool[&id].flow = FlowId::NONE;
+        let Some(flow) = self.sorter.flow_of(&packet) else {
             return self.offer_untracked(now, direction, id);
         };
         let old = flow.handle(direction);

@@ -33,7 +33,7 @@ use crate::ack::{Places, line};
 use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, FlowId, Which};
 use crate::policy::{Policy, PolicySet};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
+use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};
 
 /// Everything downstream of the aggregates, in one direction.
 pub(super) struct Egress {
@@ -149,7 +149,7 @@ impl Egress {
     pub(super) fn send(&mut self, up: &mut Upstream<'_>, class: Option<ClassId>, packet: PacketId) {
         let (leaf, direction) = (self.link.leaf(class), self.direction);
         if let Some(classes) = self.link.classes_mut()
-            && let Some(flow) = up.sorter.flow_of(&up.cx.pool[&packet], direction)
+            && let Some(flow) = up.sorter.flow_of(&up.cx.pool[&packet])
             && flow.class(direction) != leaf
         {
             let id = up.cx.pool[&packet].flow;
@@ -159,7 +159,7 @@ impl Egress {
         if up.sorter.has_markings() {
             up.cx.pool[&packet].member = line(up.cx.pool[&packet].flow);
             let described = &up.cx.pool[&packet];
-            let flow = up.sorter.flow_of(described, direction);
+            let flow = up.sorter.flow_of(described);
             self.link.sight(up.cx.now, leaf, described, flow.as_deref());
         }
         self.link.push(&mut up.cx, leaf, packet);
@@ -218,14 +218,6 @@ impl Egress {
         }
         let leaf = self.link.leaf(route.class);
         self.link.give_back(pool, leaf, flow, which).then_some(leaf)
-    }
-
-    /// Frame bytes of `flow` in the queue of its trunk.
-    pub(super) fn bytes_at_trunk(&self, route: Route, flow: FlowId) -> Bytes {
-        match (&self.trunks, route.trunk) {
-            (Some(trunks), Some(trunk)) => trunks.bytes_of(trunk, flow),
-            _ => Bytes::ZERO,
-        }
     }
 
     /// Packets that wait at the trunks.

@@ -44,7 +44,7 @@ impl Gateway {
         let aggregate = self.aggregates.get_mut(slot);
         if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
             let packet = &self.pool[packet];
-            let flow = self.sorter.flow_of(packet, direction);
+            let flow = self.sorter.flow_of(packet);
             marked.sight(now, direction, packet, flow.as_deref());
         }
     }
@@ -55,7 +55,7 @@ impl Gateway {
     pub(super) fn note_departure(&mut self, now: Time, direction: Direction, packet: &PacketId) {
         let departing = &self.pool[packet];
         let has_markings = self.sorter.has_markings();
-        let Some(flow) = self.sorter.flow_of(departing, direction) else { return };
+        let Some(flow) = self.sorter.flow_of(departing) else { return };
         flow.on_departure(now, departing, direction);
         let acknowledges = departing.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK));
         if !has_markings || !acknowledges {

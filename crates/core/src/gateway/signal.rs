@@ -109,13 +109,14 @@ impl Gateway {
         }
     }
 
-    /// Releases the ACKs for which the egresses have room. Every call that changes the gateway ends
-    /// with it.
+    /// Releases the ACKs for which the egresses have room, and counts the packets of flows that were
+    /// made or released. Every call that changes the gateway ends with it.
     #[inline]
     pub(super) fn drain(&mut self, now: Time) {
         while self.egress.iter().any(Egress::has_work) {
             Direction::BOTH.into_iter().for_each(|way| self.drain_egress(now, way));
         }
+        self.sorter.count_changes(&mut self.pool);
     }
 
     #[inline(never)]
@@ -193,7 +194,7 @@ impl Gateway {
         if !egress.makes_room(&self.pool[packet]) {
             return;
         }
-        if let Some(flow) = self.sorter.flow_of(&self.pool[packet], direction) {
+        if let Some(flow) = self.sorter.flow_of(&self.pool[packet]) {
             let leaf = match egress.link().classes() {
                 Some(_) => flow.class(direction),
                 None => ClassId::ROOT,

@@ -18,7 +18,7 @@ use super::GatewayConfig;
 use super::egress::Retired;
 use super::install::Swap;
 use crate::flow::{Flow, FlowTable, FragmentTable, Handle, Inserted};
-use crate::packet::{Direction, FlowId, Outer};
+use crate::packet::{Direction, FlowChange, FlowId, Outer};
 use crate::policy::{ClassSet, PolicyIndex, PolicySet, Succession};
 use crate::{Packet, PacketId, PacketPool, Time};
 
@@ -177,11 +177,28 @@ impl Sorter {
         &mut self.flows[id]
     }
 
-    /// The flow of `packet`, which travels in `direction`. `None` if the packet is of an untracked
-    /// flow, or the flow was removed.
+    /// The flow of `packet`. `None` if the flow table does not have it. A flow with packets in the
+    /// gateway stays in the table, so the index in a packet is never that of another flow.
     #[inline]
-    pub(super) fn flow_of(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
-        self.flows.of_packet(packet, direction)
+    pub(super) fn flow_of(&mut self, packet: &Packet) -> Option<&mut Flow> {
+        self.flows.get_mut(packet.flow)
+    }
+
+    /// Counts packets of flows that were made or released.
+    #[inline]
+    pub(super) fn count_changes(&mut self, pool: &mut PacketPool) {
+        if pool.has_flow_changes() {
+            pool.flow_changes().for_each(|change| self.count_change(change));
+        }
+    }
+
+    fn count_change(&mut self, change: FlowChange) {
+        let (FlowChange::Made(id) | FlowChange::Released(id)) = change;
+        match (self.flows.get_mut(id), change) {
+            (Some(flow), FlowChange::Made(_)) => flow.enter(1),
+            (Some(flow), FlowChange::Released(_)) => flow.leave(),
+            (None, _) => {}
+        }
     }
 
     /// Finds the flow of an arriving packet. `None` if the flow table does not have it.
@@ -200,16 +217,15 @@ impl Sorter {
         Some(flow)
     }
 
-    /// Adds a flow for a packet that [`find`](Self::find) did not find. `None` if the table is
-    /// full, and `keep` protects the flows that the new one could replace.
+    /// Adds a flow for a packet that [`find`](Self::find) did not find. `None` if the table is full
+    /// of flows that have packets in the gateway.
     pub(super) fn insert(
         &mut self,
         now: Time,
         (packet, outer): (&Packet, Option<&Outer>),
         direction: Direction,
-        keep: impl Fn(FlowId, &Flow) -> bool,
     ) -> Option<Inserted> {
-        self.flows.insert_inside(now, (packet, outer), direction, keep)
+        self.flows.insert_inside(now, (packet, outer), direction)
     }
 
     /// Returns `true` if a sweep of the flow table is due.
@@ -218,23 +234,19 @@ impl Sorter {
         self.sweep_at.nanos() <= now.nanos()
     }
 
-    /// Removes idle flows that `keep` does not protect, and returns them. Each call examines a part
-    /// of the table.
-    pub(super) fn sweep(
-        &mut self,
-        now: Time,
-        keep: impl Fn(FlowId, &Flow) -> bool,
-    ) -> Vec<(FlowId, Flow)> {
+    /// Removes idle flows, and returns them. Each call examines a part of the table.
+    pub(super) fn sweep(&mut self, now: Time) -> Vec<(FlowId, Flow)> {
         self.sweep_at = now + SWEEP_EVERY;
         let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
         let mut expired = Vec::new();
-        self.flows.sweep(now, budget, keep, |id, flow| expired.push((id, flow)));
+        self.flows.sweep(now, budget, |id, flow| expired.push((id, flow)));
         expired
     }
 
-    /// Forgets the host of the flow that had the index `id`.
-    pub(super) fn leave_host(&mut self, pool: &mut PacketPool, id: FlowId) {
+    /// Forgets the host of the flow that had the index `id`, and whether it was unresponsive.
+    pub(super) fn forget(&mut self, pool: &mut PacketPool, id: FlowId) {
         self.lan_hosts.leave(pool.hosts_mut(), id);
+        self.unresponsive.forget(id);
     }
 
     /// Notes that the sender of `flow` does not respond to its ACKs.

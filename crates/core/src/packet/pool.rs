@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::{Facts, FlowHosts, FlowKey, Outer, Packet, SackBlocks, number, slot};
+use super::{Facts, FlowHosts, FlowId, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller between them.
@@ -28,10 +28,21 @@ pub struct PacketPool {
     copies: Vec<FrameCopy>,
     /// The driver makes copies of frames.
     makes_copies: bool,
+    /// Changes of the numbers of packets of flows, once they are counted.
+    changes: Option<Vec<FlowChange>>,
     free: u32,
     in_use: u32,
     /// Number of buffers with held ACKs that are kept whole.
     whole_acks: u32,
+}
+
+/// The number of packets of a flow has changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FlowChange {
+    /// A packet was made from another packet of the flow.
+    Made(FlowId),
+    /// A packet of the flow was released.
+    Released(FlowId),
 }
 
 /// A frame that begins with the bytes of another frame.
@@ -148,6 +159,7 @@ impl PacketPool {
             outers: Vec::new(),
             copies: Vec::new(),
             makes_copies: false,
+            changes: None,
             free: if capacity == 0 { NIL } else { 0 },
             in_use: 0,
             whole_acks: 0,
@@ -169,6 +181,9 @@ impl PacketPool {
         }
         let whole = self[of].len;
         let id = self.insert(packet)?;
+        if let Some(changes) = &mut self.changes {
+            changes.push(FlowChange::Made(packet.flow));
+        }
         self.copies.push(FrameCopy { from: of.index(), to: id.index(), whole, len: packet.len });
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
             let blocks = self.sack(of);
@@ -273,6 +288,23 @@ impl PacketPool {
         &mut self.hosts
     }
 
+    /// Begins to record the [changes](Self::flow_changes) of the numbers of packets of flows.
+    pub(crate) fn count_flows(&mut self) {
+        self.changes = Some(Vec::new());
+    }
+
+    /// Returns `true` if [`flow_changes`](Self::flow_changes) has any.
+    #[inline]
+    pub(crate) fn has_flow_changes(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| !changes.is_empty())
+    }
+
+    /// Changes of the numbers of packets of flows since the last call: packets made from other
+    /// packets, and packets released.
+    pub(crate) fn flow_changes(&mut self) -> impl Iterator<Item = FlowChange> + '_ {
+        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    }
+
     /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
     /// work.
     pub fn keep_sack(&mut self) {
@@ -346,6 +378,12 @@ impl PacketPool {
     /// Releases a packet's slot and its buffer.
     #[expect(clippy::needless_pass_by_value, reason = "the packet ends here")]
     pub fn release(&mut self, id: PacketId) {
+        if let Some(changes) = &mut self.changes {
+            let flow = std::mem::take(&mut self.slots[slot(id.0)].packet.flow);
+            if flow != FlowId::NONE {
+                changes.push(FlowChange::Released(flow));
+            }
+        }
         self.links_mut(id.0).next = self.free;
         self.free = id.0;
         self.in_use -= 1;

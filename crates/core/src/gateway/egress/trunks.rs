@@ -269,7 +269,7 @@ impl Egress {
     /// The class of a user packet. It is also found for untracked flows, and after a change of
     /// policies.
     fn class_of_user(&self, up: &mut Upstream<'_>, id: &PacketId) -> Option<ClassId> {
-        let flow = up.sorter.flow_of(&up.cx.pool[id], self.direction);
+        let flow = up.sorter.flow_of(&up.cx.pool[id]);
         let handle = flow.map(|flow| flow.handle(self.direction));
         if let Some(handle) = handle.filter(|it| up.sorter.is_current(*it)) {
             return up.aggregates.route(handle.aggregate).class;

@@ -22,6 +22,11 @@ impl Unresponsive {
         self.0.push((flow, direction));
     }
 
+    /// Removes the flow that had the index `id`. Another flow may get this index.
+    pub(super) fn forget(&mut self, id: FlowId) {
+        self.0.retain(|(flow, _)| *flow != id);
+    }
+
     /// The flows, the oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, Direction)> {
         self.0.iter().copied()

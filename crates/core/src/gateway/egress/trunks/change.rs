@@ -56,7 +56,7 @@ impl Egress {
         let counts = removed.trunk.end(&mut up.cx, &mut out);
         while let Some(packet) = out.pop(up.cx.pool) {
             up.cx.pool[&packet].cost = self.overhead.charge(&up.cx.pool[&packet]);
-            let flow = up.sorter.flow_of(&up.cx.pool[&packet], self.direction);
+            let flow = up.sorter.flow_of(&up.cx.pool[&packet]);
             let slot = flow.map(|flow| flow.handle(self.direction).aggregate);
             let class = slot.and_then(|slot| up.aggregates.route(slot).class);
             self.send(up, class, packet);
