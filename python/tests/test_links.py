@@ -10,19 +10,22 @@ ROOT = Path(__file__).parents[2]
 PARTS = ("crates/",)
 
 
+def without_blocks(text: str) -> str:
+    """A page without its blocks of code, each line kept."""
+    blocks = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
+    return blocks.sub(lambda block: "\n" * block[0].count("\n"), text)
+
+
 def prose(text: str) -> str:
     """A page without its code, each line kept."""
-    blocks = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
-    text = blocks.sub(lambda block: "\n" * block[0].count("\n"), text)
-    return re.sub(r"`[^`\n]*`", "code", text)
+    return re.sub(r"`[^`\n]*`", "code", without_blocks(text))
 
 
 def anchors(text: str) -> set[str]:
     """The names of a page's headings, as mdbook and GitHub make them."""
     names: dict[str, int] = {}
     found = set()
-    without_blocks = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-    for heading in re.findall(r"^#+ +(.*)$", without_blocks, flags=re.MULTILINE):
+    for heading in re.findall(r"^#+ +(.*)$", without_blocks(text), flags=re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip()).replace("`", "").lower()
         name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
         earlier = names.get(name, 0)
@@ -49,9 +52,13 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 
 def broken_tables(text: str) -> list[str]:
-    """Lines of tables without a head, or with more or fewer cells than the head."""
+    """Lines of tables without a head, or with more or fewer cells than the head.
+
+    A bar ends a cell even inside code, unless a backslash precedes it (GitHub Flavored Markdown,
+    section 4.10).
+    """
     broken = []
-    lines = prose(text).split("\n")
+    lines = [line.lstrip() for line in without_blocks(text).split("\n")]
     cells = 0
     for number, line in enumerate(lines, 1):
         if not line.startswith("|"):
@@ -63,6 +70,8 @@ def broken_tables(text: str) -> list[str]:
             if not re.match(r"\|[\s:|-]+\|\s*$", following):
                 broken.append(f"line {number}: a table without a head")
             cells = here
+        elif not line.rstrip().endswith("|"):
+            broken.append(f"line {number}: a row without its last bar")
         elif here != cells:
             broken.append(f"line {number}: {here - 1} cells below {cells - 1}")
     return broken
@@ -105,8 +114,11 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 def test_a_broken_table_is_found():
-    """Kills: a row behind an empty line; a cell too many."""
-    table = "| a | b |\n|---|---|\n| 1 | `2 | 3` |\n"
+    """Kills: a row behind an empty line; a cell too many; a bar in code taken for text."""
+    table = "| a | b |\n|---|---|\n| 1 | `2 \\| 3` |\n"
     assert broken_tables(table) == []
+    assert broken_tables("- x\n\n  " + table.replace("\n", "\n  ")) == []
+    assert broken_tables(table + "| 4 | `5 | 6` |\n") == ["line 4: 3 cells below 2"]
+    assert broken_tables(table + "| 4 | 5\n") == ["line 4: a row without its last bar"]
     assert broken_tables(table + "\n| 4 | 5 |\n") == ["line 5: a table without a head"]
     assert broken_tables(table + "| 4 | 5 | 6 |\n") == ["line 4: 3 cells below 2"]

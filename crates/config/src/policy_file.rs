@@ -102,6 +102,32 @@ const USUAL_FRAME: Bytes = Bytes(1_514);
 /// Reads a policy file. With `host`, also checks that the file fits this host.
 ///
 /// `path` is its name in messages. The findings may hold warnings even if there is a result.
+///
+/// ```
+/// use tidegate_config::policy_file;
+/// use tidegate_core::packet::{Direction, Packet};
+///
+/// let text = r#"
+/// [gateway]
+/// lan = "eth0"
+/// wan = "eth1"
+///
+/// [[policy]]
+/// name = "downloads"
+/// match = { direction = "down" }
+/// action = "shape"
+/// profile = { mean = "20 Mbit/s" }
+/// "#;
+/// let (config, findings) = policy_file::parse("home.toml", text, None);
+/// let policies = config.unwrap().policy_set().unwrap();
+/// assert!(policies.lookup(&Packet::default(), Direction::Down).is_some());
+/// assert!(policies.lookup(&Packet::default(), Direction::Up).is_none());
+///
+/// // A finding names the line and the remedy.
+/// let (config, findings) = policy_file::parse("home.toml", &text.replace("20 Mbit/s", "20"), None);
+/// assert!(config.is_none());
+/// assert!(findings.render(false).contains("has no unit"));
+/// ```
 pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Findings) {
     parse_parts(path, text, |_| Vec::new(), host)
 }

@@ -25,6 +25,41 @@ pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 /// Reads a scenario file. `path` is its name in messages.
 ///
 /// The findings may hold warnings even if there is a result.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use tidegate_config::scenario;
+/// use tidegate_sim::Simulation;
+///
+/// let text = r#"
+/// [run]
+/// duration = "5 s"
+///
+/// [[host]]
+/// name = "server"
+///
+/// [[host]]
+/// name = "client"
+///
+/// [[link]]
+/// from = "server"
+/// to = "client"
+/// rate = "8 Mbit/s"
+/// delay = "20 ms"
+///
+/// [[traffic]]
+/// name = "downloads"
+/// kind = "greedy"
+/// from = "server"
+/// to = "client"
+/// flows = 4
+/// "#;
+/// let (scenario, findings) = scenario::parse("line.toml", text, &mut |_| unreachable!());
+/// let scenario = scenario.unwrap_or_else(|| panic!("{}", findings.render(false)));
+/// let simulation = Simulation::new(&scenario).unwrap();
+/// let results = simulation.run(|_| ControlFlow::Continue(())).unwrap();
+/// assert_eq!(results.table("flows").unwrap().rows(), 4);
+/// ```
 pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Findings) {
     let mut found = Findings::new(path, text);
     let read = |document: &DeTable<'_>, found: &mut Findings| {

@@ -103,6 +103,28 @@ const PACKETS: u32 = 16_384;
 
 /// Reads a topology file for a lab. Tables for the simulator are checked but ignored. `path` is its
 /// name in messages.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_config::topology;
+///
+/// let text = r#"
+/// [[host]]
+/// name = "client"
+///
+/// [[host]]
+/// name = "server"
+///
+/// [[route]]
+/// to = "client"
+/// delay = "20 ms"
+/// rate = "8 Mbit/s"
+/// "#;
+/// let (topology, findings) = topology::parse("two-hosts.toml", text);
+/// let topology = topology.unwrap_or_else(|| panic!("{}", findings.render(false)));
+/// assert_eq!(topology.hosts.len(), 2);
+/// assert_eq!(topology.routes[0].link.delay, Duration::from_millis(20));
+/// ```
 #[must_use]
 pub fn parse(path: &str, text: &str) -> (Option<Topology>, Findings) {
     let mut found = Findings::new(path, text);

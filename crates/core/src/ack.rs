@@ -36,8 +36,68 @@ pub(crate) use waiting::{Waiting, line};
 
 /// A mechanism that controls the senders of an aggregate by their ACKs.
 ///
-/// Sides are named from the data of the aggregate: its sender is near, its receiver far. The
-/// mechanism is notified of every data packet, and offered every returning packet.
+/// Sides are named from the data of the aggregate: its sender is near, its receiver far.
+///
+/// # Call order
+///
+/// 1. [`on_data`](Self::on_data) for each data packet, before it is queued.
+/// 2. [`on_ack`](Self::on_ack) for each returning packet. The mechanism takes it over: it holds the packet,
+///    or appends it to `out`.
+/// 3. [`serve`](Self::serve) after each of these calls, and at [`ready_at`](Self::ready_at).
+/// 4. [`withdraw`](Self::withdraw) or [`discard`](Self::discard), and then [`leave`](Self::leave), when the
+///    flow ends.
+///
+/// ACKs of a flow depart in their order.
+///
+/// # Time
+///
+/// `now` does not run backwards. Early calls of `serve` are harmless. Late calls hold ACKs for longer than
+/// the bound of the mechanism.
+///
+/// # Example
+///
+/// An ACK is held while a long queue waits, and departs when the queue has drained.
+///
+/// ```
+/// use tidegate_core::ack::{AckSpec, Known, Queue, Returning};
+/// use tidegate_core::packet::{Fifo, Member, Network, TcpFlags, TcpSegment};
+/// use tidegate_core::policy::Profile;
+/// use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
+///
+/// let spec: AckSpec = toml::from_str("kind = 'postack'").unwrap();
+/// let profile = Profile::new(Rate::from_mbps(8), None, Bytes(15_140), Bytes(1_514)).unwrap();
+/// let mut control = spec.build(&profile, Time::ZERO);
+/// let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
+/// let flow = Member(0);
+///
+/// let known = Known { sent: Some(1_448), scale: Some(7), weight: 1, ..Known::default() };
+/// let mut queue = Queue::default();
+/// queue.ahead.room = Bytes(u64::MAX);
+/// let mut out = Fifo::new();
+/// for (ms, number, waiting) in [(0, 0, 0), (40, 1_448, 1_000_000)] {
+///     // The first ACK is that of the handshake. The second one acknowledges a segment.
+///     if number > 0 {
+///         let tcp = TcpSegment { payload: number, ..TcpSegment::default() };
+///         let data = Packet { len: 1_514, cost: 1_514, tcp: Some(tcp), ..Packet::default() };
+///         assert!(control.on_data(Time::ZERO, flow, &data, Bytes::ZERO), "it responds to ACKs");
+///     }
+///     queue.own = Bytes(waiting);
+///     let (window, flags) = (512, TcpFlags(TcpFlags::ACK));
+///     let tcp = TcpSegment { ack: number, window, flags, ..TcpSegment::default() };
+///     let ack = Packet { len: 66, network: Network::Ipv4, tcp: Some(tcp), ..Packet::default() };
+///     let packet = pool.insert(ack).unwrap();
+///     let mut cx = Cx { now: Time::from_millis(ms), pool: &mut pool, tally: &mut tally };
+///     let back = Returning { member: flow, known: &known, packet };
+///     control.on_ack(&mut cx, back, queue, &mut out);
+///     control.serve(&mut cx, queue, &mut out);
+/// }
+/// assert_eq!((out.packets(), control.held(flow)), (1, 1));
+///
+/// queue.own = Bytes::ZERO;
+/// let mut cx = Cx { now: Time::from_millis(90), pool: &mut pool, tally: &mut tally };
+/// control.serve(&mut cx, queue, &mut out);
+/// assert_eq!((out.packets(), control.held(flow)), (2, 0));
+/// ```
 pub trait AckControl: Send {
     /// Returns the side of the gateway on which the bottleneck is.
     fn placement(&self) -> Placement;

@@ -25,8 +25,57 @@ use crate::{Bytes, Time};
 /// A way to share the tokens of an aggregate among its flows.
 ///
 /// An allocation owns the aggregate's bucket (mean rate and burst; the conditioner handles the peak
-/// rate). The caller [`join`](Self::join)s a flow before any other call for it, and calls
-/// [`leave`](Self::leave) last.
+/// rate).
+///
+/// # Call order
+///
+/// 1. [`join`](Self::join) a flow before any other call for it.
+/// 2. Shaping: report a flow with packets by [`wait`](Self::wait). Call [`grant`](Self::grant) until it
+///    returns no grant, and transmit the granted packets.
+/// 3. Policing: call [`try_take`](Self::try_take) for each packet.
+/// 4. [`leave`](Self::leave) comes last. The index may then be used for another flow.
+///
+/// # Time
+///
+/// `now` does not run backwards. [`Turn::At`] is the earliest time of the next grant. An earlier call
+/// grants nothing. A later call grants the tokens that have arrived since, up to the burst.
+///
+/// # Example
+///
+/// Two flows wait for two seconds at 8 Mbit/s. Each gets half of the burst and of the rate.
+///
+/// ```
+/// use tidegate_core::allocation::{AllocationSpec, Grant, Heads, Share, Turn};
+/// use tidegate_core::packet::Member;
+/// use tidegate_core::policy::Profile;
+/// use tidegate_core::{Bytes, Rate, Time};
+///
+/// /// Both flows always have a packet of 1,500 bytes.
+/// struct Backlogged;
+/// impl Heads for Backlogged {
+///     fn head(&self, _: Member) -> Option<Bytes> {
+///         Some(Bytes(1_500))
+///     }
+/// }
+///
+/// let spec: AllocationSpec = toml::from_str("kind = 'drr'").unwrap();
+/// let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_500)).unwrap();
+/// let mut allocation = spec.build(&profile, Time::ZERO);
+/// for flow in [Member(0), Member(1)] {
+///     allocation.join(Time::ZERO, flow, Share { weight: 1, rtt: None });
+///     allocation.wait(Time::ZERO, flow);
+/// }
+/// let (mut now, mut granted) = (Time::ZERO, [0, 0]);
+/// while now < Time::from_secs(2) {
+///     match allocation.grant(now, &Backlogged) {
+///         Turn::Grant(Grant { member, bytes }) => granted[member.index()] += bytes.0,
+///         Turn::At(next) => now = next,
+///         Turn::Idle => unreachable!("both flows wait"),
+///     }
+/// }
+/// assert_eq!(granted[0].abs_diff(granted[1]), 1_500, "less than two packets apart");
+/// assert_eq!(granted[0] + granted[1], 3_000 + 2_000_000 - 500, "rounded to whole packets");
+/// ```
 pub trait Allocation: Send {
     /// Changes the profile. The tokens stay, as far as the new bucket holds them.
     fn set_profile(&mut self, now: Time, profile: &Profile);

@@ -88,6 +88,45 @@ impl Terms {
 }
 
 /// Classes that share a link.
+///
+/// # Call order
+///
+/// 1. [`add`](Self::add) the classes; the link is [`ClassId::ROOT`].
+/// 2. Report a leaf with packets by [`wait`](Self::wait).
+/// 3. While the link is free: ask for the [`next`](Self::next) leaf, transmit one of its packets, and
+///    report the bytes [`sent`](Self::sent) before the next call of `next`.
+/// 4. If no leaf may send, return at [`ready_at`](Self::ready_at).
+///
+/// # Time
+///
+/// `now` does not run backwards. A late call lets a class catch up with its guarantee by 100 ms at most,
+/// or by its delay bound if that is longer.
+///
+/// # Example
+///
+/// A voice class has a guarantee. A bulk class has none, and gets the excess.
+///
+/// ```
+/// use tidegate_core::class::{ClassId, ClassTree, Terms};
+/// use tidegate_core::{Bytes, Rate, Time};
+///
+/// let mut tree = ClassTree::default();
+/// let guaranteed = Terms { guarantee: Rate::from_mbps(2), ..Terms::NONE };
+/// let voice = tree.add(Time::ZERO, ClassId::ROOT, guaranteed);
+/// let bulk = tree.add(Time::ZERO, ClassId::ROOT, Terms { priority: 7, ..Terms::NONE });
+/// tree.wait(Time::ZERO, voice);
+/// tree.wait(Time::ZERO, bulk);
+///
+/// // A second on a link of 8 Mbit/s, on which a packet takes a millisecond.
+/// for ms in 0..1_000 {
+///     let now = Time::from_millis(ms);
+///     let leaf = tree.next(now).unwrap();
+///     tree.sent(now, leaf, Bytes(1_000), true);
+/// }
+/// let sent = |class| tree.counts(class).packets;
+/// assert!(sent(voice).abs_diff(250) <= 1, "a quarter of the link");
+/// assert_eq!(sent(voice) + sent(bulk), 1_000);
+/// ```
 #[derive(Debug)]
 pub struct ClassTree {
     nodes: Vec<Node>,

@@ -12,6 +12,22 @@ use crate::{PacketId, PacketPool, Time};
 /// Time, packets and counters, lent to a mechanism for one call.
 ///
 /// A mechanism has no other access to its environment.
+///
+/// ```
+/// use tidegate_core::packet::Ecn;
+/// use tidegate_core::{Cx, Packet, PacketPool, Reason, Tally, Time};
+///
+/// let (mut pool, mut tally) = (PacketPool::with_capacity(2), Tally::default());
+/// let capable = pool.insert(Packet { ecn: Ecn::Ect0, ..Packet::default() }).unwrap();
+/// let other = pool.insert(Packet::default()).unwrap();
+/// let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+/// // A packet that is not ECN-capable cannot be marked, so a queue drops it.
+/// assert!(cx.mark(&capable, Reason::Aqm));
+/// assert!(!cx.mark(&other, Reason::Aqm));
+/// cx.drop(other, Reason::Aqm);
+/// assert_eq!((tally.marks.total(), tally.drops.of(Reason::Aqm)), (1, 1));
+/// # pool.release(capable);
+/// ```
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// Current time.

@@ -46,6 +46,26 @@ pub struct Route {
 ///
 /// An IP packet departs from the port of its destination, after its route. Frames without IP cross
 /// at once if there are two ports, and are dropped if there are more.
+///
+/// [`Machine`] has an example with a driver. A packet to an address behind no port is dropped:
+///
+/// ```
+/// use tidegate_core::emulator::{Emulator, EmulatorConfig};
+/// use tidegate_core::packet::{Endpoint, FlowKey, Network, Packet, Protocol};
+/// use tidegate_core::{Machine, PortId, Reason, Time};
+///
+/// let mut network = Emulator::new(&EmulatorConfig {
+///     ports: vec![vec!["10.0.0.0/24".parse().unwrap()], vec!["10.0.1.0/24".parse().unwrap()]],
+///     packets: 4,
+///     ..EmulatorConfig::default()
+/// });
+/// let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 0), Endpoint::v4([192, 0, 2, 1], 0));
+/// let key = FlowKey { src, dst, protocol: Protocol::UDP };
+/// let packet = Packet { len: 100, key, network: Network::Ipv4, ..Packet::default() };
+/// let packet = network.pool().insert(packet).unwrap();
+/// network.handle_packet(Time::ZERO, PortId(0), packet);
+/// assert_eq!(network.report().drops.of(Reason::NoRoute), 1);
+/// ```
 pub struct Emulator {
     pool: PacketPool,
     /// One timer for each route.

@@ -43,7 +43,6 @@ use sorter::Sorter;
 pub use survey::{FlowSurvey, Survey};
 
 use crate::aggregate::Trigger;
-use crate::flow::Handle;
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
@@ -51,6 +50,71 @@ use crate::report::Count;
 use crate::{Cx, PacketId, PacketPool, Tally, Time};
 
 /// A bump in the wire between a LAN and a WAN port.
+///
+/// Each packet departs from the other port, or is dropped with a [`Reason`](crate::Reason), or is held.
+/// [`report`](Self::report) counts all three.
+///
+/// # Call order
+///
+/// A gateway is driven as any [`Machine`]. [`install`](Self::install) replaces the policies at once.
+/// [`begin_install`](Self::begin_install) does so in slices, between packets.
+///
+/// # Time
+///
+/// All times come from the driver and do not run backwards. The gateway starts at the `now` of
+/// [`new`](Self::new). [`poll_timeout`](Machine::poll_timeout) returns the time at which a held packet
+/// may depart.
+///
+/// # Example
+///
+/// The access link has 8 Mbit/s. Twenty packets of 1,000 bytes arrive at once. After the first few, each
+/// departs a millisecond after the previous one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+/// use tidegate_core::packet::{Endpoint, FlowKey, Network, Packet, Protocol};
+/// use tidegate_core::policy::PolicySet;
+/// use tidegate_core::qdisc::QdiscSpec;
+/// use tidegate_core::{Machine, Rate, Time};
+///
+/// let config = GatewayConfig {
+///     rate: [Some(Rate::from_mbps(8)), None],
+///     overhead: Overhead::default(),
+///     queue: QdiscSpec::DropTail(Default::default()),
+///     packets: 64,
+///     flows: 64,
+///     shaping_interval: Duration::ZERO,
+///     shaping_triggers: Default::default(),
+///     fragments_without_first: Default::default(),
+///     trunks: Vec::new(),
+///     seed: 1,
+///     scheduler: Default::default(),
+/// };
+/// let mut gateway = Gateway::new(&config, PolicySet::default(), Time::ZERO);
+/// let key = FlowKey {
+///     src: Endpoint::v4([10, 0, 0, 1], 5_000),
+///     dst: Endpoint::v4([192, 0, 2, 1], 443),
+///     protocol: Protocol::UDP,
+/// };
+/// let packet = Packet { len: 1_000, segments: 1, key, network: Network::Ipv4, ..Packet::default() };
+///
+/// let mut departures = Vec::new();
+/// for _ in 0..20 {
+///     let id = gateway.pool().insert(packet).unwrap();
+///     gateway.handle_packet(Time::ZERO, Gateway::LAN, id);
+/// }
+/// let mut now = Time::ZERO;
+/// while departures.len() < 20 {
+///     while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
+///         gateway.pool().release(id);
+///         departures.push(now);
+///     }
+///     now = gateway.poll_timeout(now).unwrap_or(now);
+/// }
+/// assert_eq!(departures[19].since(departures[18]), Duration::from_millis(1));
+/// assert_eq!(gateway.report().transmitted[0].packets, 20);
+/// ```
 pub struct Gateway {
     pool: PacketPool,
     sorter: Sorter,
@@ -148,7 +212,6 @@ impl Gateway {
             self.counts.without_first[direction.index()] += 1;
         }
         let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         self.handle_classified(now, direction, flow, slot, id);
     }
 

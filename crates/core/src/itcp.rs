@@ -71,6 +71,38 @@ pub struct Seen {
 /// Finds the weight of an aggregate connection from the load of its gateway.
 ///
 /// The driver calls [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::itcp::{Config, Kind, RateAdjuster, Seen};
+/// use tidegate_core::random::Random;
+/// use tidegate_core::{Bytes, Factor, Time};
+///
+/// let weight = Factor::whole(2);
+/// let config = Config { kind: Kind::Measured, samples: 10, weight, ..Config::default() };
+/// let mut adjuster = RateAdjuster::new(&config, Random::new(1, 0), Time::ZERO);
+///
+/// // Users offer 200 kB/s, and the aggregate connection carries 100 kB/s.
+/// while adjuster.report().decisions.increased == 0 {
+///     let now = adjuster.poll_timeout();
+///     let busy = now.since(Time::ZERO);
+///     let carried = u64::try_from(busy.as_millis()).unwrap() * 100;
+///     let seen = Seen {
+///         queue: Bytes(carried),
+///         arrived: 2 * carried,
+///         sent: carried,
+///         sent_busy: carried,
+///         busy,
+///         window: Bytes(10_000),
+///         least_rtt: Some(Duration::from_millis(100)),
+///         connections: 8,
+///         ..Seen::default()
+///     };
+///     adjuster.handle_timeout(now, &seen);
+///     assert!(now < Time::from_secs(60));
+/// }
+/// assert!(adjuster.weight() > weight);
+/// ```
 #[derive(Clone, Debug)]
 pub struct RateAdjuster {
     config: Config,

@@ -66,6 +66,30 @@ pub struct LinkChange {
 ///
 /// Arrival times depend only on the sent packets, their times, and the link's seed. They do not
 /// depend on the times of calls.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::link::{Link, LinkConfig};
+/// use tidegate_core::{Cx, Packet, PacketPool, Rate, Tally, Time};
+///
+/// let (rate, delay) = (Some(Rate::from_mbps(8)), Duration::from_millis(20));
+/// let mut link = Link::new(&LinkConfig { rate, delay, ..LinkConfig::default() }, 1, 0);
+/// let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
+/// for _ in 0..2 {
+///     let packet = pool.insert(Packet { len: 1_000, cost: 1_000, ..Packet::default() }).unwrap();
+///     link.send(&mut Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally }, packet);
+/// }
+/// let mut arrivals = Vec::new();
+/// while let Some(now) = link.ready_at() {
+///     let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
+///     while let Some(packet) = link.poll(&mut cx) {
+///         arrivals.push(now);
+///         cx.pool.release(packet);
+///     }
+/// }
+/// // A millisecond of transmission for each packet, then the delay.
+/// assert_eq!(arrivals, [Time::from_millis(21), Time::from_millis(22)]);
+/// ```
 pub struct Link {
     transmitter: Option<Transmitter>,
     delay: Delay,

@@ -11,10 +11,65 @@ pub struct PortId(pub u8);
 
 /// A device with ports: the gateway, or the emulator of a network.
 ///
-/// A driver hands in one packet. It then drains [`poll_transmit`](Self::poll_transmit) of every
-/// port until `None`. It calls again at the next packet, or at
-/// [`poll_timeout`](Self::poll_timeout). Early calls are harmless. Late calls cost quality, never
-/// correctness. Time does not run backwards. If a driver's does, nothing is granted.
+/// # Call order
+///
+/// 1. [Insert](PacketPool::insert) a packet into the [`pool`](Self::pool), and hand it in with
+///    [`handle_packet`](Self::handle_packet).
+/// 2. Drain [`poll_transmit`](Self::poll_transmit) of every port until `None`. Transmit each packet,
+///    then [release](PacketPool::release) it.
+/// 3. Continue at the next packet, or at [`poll_timeout`](Self::poll_timeout).
+///
+/// # Time
+///
+/// Early calls are harmless. Late calls cost quality, never correctness. Time does not run backwards. If
+/// a driver's does, nothing is granted.
+///
+/// # Example
+///
+/// A driver of any machine. Here it drives a network with a delay of 10 ms between its two ports.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::emulator::{Emulator, EmulatorConfig, Route};
+/// use tidegate_core::link::LinkConfig;
+/// use tidegate_core::packet::{Endpoint, FlowKey, Network, Packet, Protocol};
+/// use tidegate_core::{Machine, PortId, Time};
+///
+/// /// Transmits all packets inside. Returns the time and the port of each departure.
+/// fn drain(machine: &mut dyn Machine, ports: &[PortId]) -> Vec<(Time, PortId)> {
+///     let (mut now, mut departures) = (Time::ZERO, Vec::new());
+///     loop {
+///         for port in ports {
+///             while let Some(packet) = machine.poll_transmit(now, *port) {
+///                 machine.pool().release(packet);
+///                 departures.push((now, *port));
+///             }
+///         }
+///         let Some(next) = machine.poll_timeout(now) else { return departures };
+///         now = next;
+///     }
+/// }
+///
+/// let [client, server] = [PortId(0), PortId(1)];
+/// let mut network = Emulator::new(&EmulatorConfig {
+///     ports: vec![vec!["10.0.0.0/8".parse().unwrap()], vec!["192.0.2.0/24".parse().unwrap()]],
+///     routes: vec![Route {
+///         link: LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::default() },
+///         ..Route::default()
+///     }],
+///     packets: 16,
+///     seed: 1,
+/// });
+/// let key = FlowKey {
+///     src: Endpoint::v4([10, 0, 0, 1], 5_000),
+///     dst: Endpoint::v4([192, 0, 2, 1], 53),
+///     protocol: Protocol::UDP,
+/// };
+/// let datagram = Packet { len: 100, key, network: Network::Ipv4, ..Packet::default() };
+/// let packet = network.pool().insert(datagram).unwrap();
+/// network.handle_packet(Time::ZERO, client, packet);
+/// assert_eq!(drain(&mut network, &[client, server]), [(Time::from_millis(10), server)]);
+/// ```
 pub trait Machine {
     /// The pool of all packets inside, with its free slots.
     fn pool(&mut self) -> &mut PacketPool;

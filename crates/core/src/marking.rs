@@ -114,10 +114,68 @@ pub enum Outcome {
 
 /// Selects the packets to mark at one place.
 ///
-/// For each packet, the place calls [`arrived`](Self::arrived), then [`decide`](Self::decide) until
-/// the answer is not [`Decision::Mark`]. It calls [`done`](Self::done) after each
-/// [`Decision::Mark`] and after [`Decision::Drop`], because a sender that ignored marks may respond
-/// to a drop.
+/// # Call order
+///
+/// 1. For each packet that arrives, [`arrived`](Self::arrived), then [`decide`](Self::decide) until the
+///    answer is not [`Decision::Mark`].
+/// 2. [`done`](Self::done) follows each [`Decision::Mark`], and each [`Decision::Drop`], because a sender
+///    that ignored marks may respond to a drop.
+/// 3. [`leaving`](Self::leaving) reports each packet that departs. [`acknowledged`](Self::acknowledged)
+///    reports each ACK on its way back.
+///
+/// # Time
+///
+/// Times are those of the packets, and do not run backwards. A marking has no timer.
+///
+/// # Example
+///
+/// A TCP sender doubles its window every 50 ms. The marking selects it before its queue overflows.
+///
+/// ```
+/// use std::collections::VecDeque;
+/// use tidegate_core::marking::{Decision, MarkingSpec, Observed, Outcome};
+/// use tidegate_core::packet::{Direction, Ecn, FlowId, FlowKey, Member, Packet, Protocol, TcpSegment};
+/// use tidegate_core::random::Random;
+/// use tidegate_core::{Bytes, Rate, Time};
+///
+/// let spec: MarkingSpec = toml::from_str("kind = 'reference'").unwrap();
+/// let mut marking = spec.build(Random::new(1, 0));
+/// let (rate, limit) = (Rate::from_mbps(8), Bytes(100_000));
+/// let (mut queue, mut seq, mut marked) = (VecDeque::new(), 0, false);
+/// for round in 0..12 {
+///     for number in 0..(2_u64 << round) {
+///         // 1,000 bytes arrive twice as fast as they depart.
+///         let now = Time::from_micros(50_000 * round + 500 * number);
+///         if number % 2 == 1 && let Some(departs) = queue.pop_front() {
+///             marking.leaving(&departs);
+///         }
+///         let tcp = TcpSegment { seq, payload: 946, ..TcpSegment::default() };
+///         seq += tcp.payload;
+///         let packet = Packet {
+///             len: 1_000,
+///             segments: 1,
+///             ecn: Ecn::Ect0,
+///             tcp: Some(tcp),
+///             key: FlowKey { protocol: Protocol::TCP, ..FlowKey::default() },
+///             flow: FlowId(0),
+///             member: Member(0),
+///             arrived: now,
+///             ..Packet::default()
+///         };
+///         let mut seen = Observed::empty(now, Direction::Up, rate, limit);
+///         marking.arrived(&seen, &packet);
+///         queue.push_back(packet);
+///         seen.backlog = Bytes(1_000 * queue.len() as u64);
+///         while let Decision::Mark(target) = marking.decide(&seen, &packet) {
+///             assert_eq!(target.flow, FlowId(0));
+///             marking.done(now, target, Outcome::Marked);
+///             marked = true;
+///         }
+///         assert!(marked || seen.backlog < limit, "the queue overflows without a mark");
+///     }
+/// }
+/// assert!(marked);
+/// ```
 pub trait Marking: Send {
     /// Notes `packet`, which is going to be queued. Returns `true` if the projection counts its flow by its rounds.
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;

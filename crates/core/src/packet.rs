@@ -46,6 +46,16 @@ use crate::{Bytes, Time};
 /// Descriptor of one packet. Mechanisms read it and may rewrite some fields.
 ///
 /// The fields are in this order in memory: the fields that every hop of a network reads come first.
+///
+/// A super-packet of the kernel stands for several frames, each with headers of its own:
+///
+/// ```
+/// use tidegate_core::packet::{Packet, TcpSegment};
+///
+/// let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
+/// let packet = Packet { len: 66 + 3 * 1_448, segments: 3, tcp: Some(tcp), ..Packet::default() };
+/// assert_eq!(packet.wire_len(), 3 * 1_514);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Packet {

@@ -56,6 +56,42 @@ fn some_room<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Err
 /// It keeps the packets of every flow in order. [`Packet::member`](crate::Packet::member)
 /// distinguishes flows. The discipline selects the next packet in [`dequeue`](Self::dequeue), the
 /// caller its flow in [`dequeue_flow`](Self::dequeue_flow).
+///
+/// # Call order
+///
+/// [`enqueue`](Self::enqueue) takes over the packet: the queue keeps it, or drops it through the
+/// [`Cx`]. The caller dequeues a packet only if it can transmit it, and then owns it. Dequeuing may
+/// drop further packets, so [`backlog`](Self::backlog) may fall by more than one packet.
+///
+/// # Time
+///
+/// The time of a call is `cx.now`, and does not run backwards. Disciplines without a measured delay,
+/// such as `drop-tail`, ignore it. No discipline has a timer: a queue acts only when it is called.
+///
+/// # Example
+///
+/// A queue of 3,000 bytes drops the third of three full-size packets.
+///
+/// ```
+/// use tidegate_core::qdisc::QdiscSpec;
+/// use tidegate_core::random::Random;
+/// use tidegate_core::{Cx, Packet, PacketPool, Reason, Tally, Time};
+///
+/// let spec: QdiscSpec = toml::from_str("kind = 'drop-tail'\nlimit = '3 kB'").unwrap();
+/// let mut queue = spec.build(None, Random::new(1, 0));
+/// let (mut pool, mut tally) = (PacketPool::with_capacity(8), Tally::default());
+/// for _ in 0..3 {
+///     let packet = pool.insert(Packet { len: 1_500, ..Packet::default() }).unwrap();
+///     queue.enqueue(&mut Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally }, packet);
+/// }
+/// assert_eq!(queue.backlog().packets, 2);
+/// assert_eq!(tally.drops.of(Reason::QueueFull), 1);
+///
+/// let mut cx = Cx { now: Time::from_millis(1), pool: &mut pool, tally: &mut tally };
+/// let first = queue.dequeue(&mut cx).unwrap();
+/// pool.release(first);
+/// assert_eq!((queue.backlog().packets, pool.in_use()), (1, 1));
+/// ```
 pub trait Qdisc: Send {
     /// Enqueues `packet`. May drop it, or other packets in its place, through `cx`.
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId);

@@ -8,6 +8,18 @@ use rand_pcg::Pcg32;
 use crate::Chance;
 
 /// A source of random numbers for one component.
+///
+/// ```
+/// use tidegate_core::random::Random;
+///
+/// let draws = |component| {
+///     let mut random = Random::new(7, component);
+///     [(); 4].map(|()| random.below(100))
+/// };
+/// // A seed gives the same numbers in every run, and each component has its own.
+/// assert_eq!(draws(0), draws(0));
+/// assert_ne!(draws(0), draws(1));
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Random(Pcg32);
 

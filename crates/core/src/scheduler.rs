@@ -21,6 +21,45 @@ use crate::{Bytes, Factor, Rate, Time};
 ///
 /// Class 0 is the link itself. [`add`](Self::add) returns the number of a new class; numbers of removed classes
 /// are used again.
+///
+/// # Call order
+///
+/// 1. After a packet was queued: [`arrived`](Self::arrived), then [`dropped`](Self::dropped) for each
+///    class that must drop, until `None`. Then [`wait`](Self::wait), unless the packet was dropped.
+/// 2. If the link is free: [`next`](Self::next), then [`sent`](Self::sent) before the next call of `next`.
+/// 3. If `next` returns `None`: return at [`ready_at`](Self::ready_at), or at the next packet.
+///
+/// # Time
+///
+/// `now` does not run backwards. Early calls are harmless.
+///
+/// # Example
+///
+/// Two classes without guarantees share the link by their weights, three to one.
+///
+/// ```
+/// use tidegate_core::class::{ClassId, Terms};
+/// use tidegate_core::scheduler::SchedulerSpec;
+/// use tidegate_core::{Bytes, Rate, Time};
+///
+/// let mut scheduler = SchedulerSpec::default().build(Rate::from_mbps(8));
+/// let [office, guests] = [3, 1].map(|weight| {
+///     let class = scheduler.add(Time::ZERO, ClassId::ROOT, Terms { weight, ..Terms::NONE });
+///     scheduler.wait(Time::ZERO, class);
+///     class
+/// });
+/// for ms in 0..400 {
+///     let now = Time::from_millis(ms);
+///     let class = scheduler.next(now).unwrap();
+///     scheduler.sent(now, class, Bytes(1_000), true);
+/// }
+/// assert_eq!(scheduler.counts(office).packets, 300);
+/// assert_eq!(scheduler.counts(guests).packets, 100);
+///
+/// // Without packets nobody is next.
+/// [office, guests].map(|class| scheduler.idle(class));
+/// assert_eq!(scheduler.next(Time::from_millis(400)), None);
+/// ```
 pub trait Scheduler: Send {
     /// The terms that classes of this scheduler can have.
     fn declares(&self) -> &'static [Term];

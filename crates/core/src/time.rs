@@ -8,6 +8,17 @@ use std::time::Duration;
 ///
 /// A run is a simulation, which begins at zero, or one life of a live gateway, whose driver counts
 /// from a reading of `CLOCK_MONOTONIC`. Nothing in this crate reads a clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Time;
+///
+/// let tick = Duration::from_millis(15);
+/// let now = Time::from_millis(16);
+/// assert_eq!(now.round_up_to(tick), Time::from_millis(30));
+/// // A clock that runs backwards gives no time.
+/// assert_eq!(now.since(Time::from_millis(20)), Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(u64);
 

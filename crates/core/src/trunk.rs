@@ -60,6 +60,86 @@ pub enum Arriving {
 /// One end of a trunk: the sender towards the other end, and the receiver of its management packets.
 ///
 /// Departing packets are appended to `out`: user packets, and packets that the trunk has made.
+///
+/// # Call order
+///
+/// 1. [`send`](Self::send) each user packet. It departs at once, or waits for credit.
+/// 2. [`handle`](Self::handle) each packet whose key is one of [`arriving`](Self::arriving).
+/// 3. [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
+/// 4. Transmit all packets of `out` after each of these calls.
+///
+/// # Time
+///
+/// The time of a call is `cx.now`, and does not run backwards. Early calls of `turn` are harmless. Late
+/// calls delay retransmissions and the guarantee.
+///
+/// # Example
+///
+/// Two ends with a path of 10 ms between them carry 100 user packets.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use tidegate_core::packet::{Fifo, Network};
+/// use tidegate_core::qdisc::QdiscSpec;
+/// use tidegate_core::trunk::{Config, Trunk};
+/// use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Tally, Time, tcp};
+///
+/// let near = Config {
+///     name: "branch".to_owned(),
+///     local: [192, 0, 2, 1].into(),
+///     peer: [192, 0, 2, 2].into(),
+///     port: 4_000,
+///     connections: 4,
+///     vmss: Bytes(1_500),
+///     guarantee: None,
+///     ceiling: None,
+///     queue: QdiscSpec::DropTail(Default::default()),
+///     assured: 1,
+///     tcp: tcp::Config::default(),
+///     fallback: Default::default(),
+///     probing: Default::default(),
+///     weight: None,
+///     wire: Default::default(),
+/// };
+/// let far = Config { local: near.peer, peer: near.local, ..near.clone() };
+/// let mut ends = [&near, &far].map(|config| Trunk::new(config, 1, Time::ZERO));
+/// let keys = [0, 1].map(|end: usize| ends[end].arriving().collect::<HashMap<_, _>>());
+///
+/// let (mut pool, mut tally) = (PacketPool::with_capacity(1_024), Tally::default());
+/// // Packets on their way to each end.
+/// let mut path: [Vec<PacketId>; 2] = Default::default();
+/// let (mut now, mut delivered) = (Time::ZERO, 0);
+/// while delivered < 100 {
+///     for end in [0, 1] {
+///         let mut out = Fifo::new();
+///         let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
+///         for packet in std::mem::take(&mut path[end]) {
+///             match keys[end].get(&cx.pool[&packet].key) {
+///                 Some(what) => ends[end].handle(&mut cx, *what, packet, &mut out),
+///                 None => {
+///                     delivered += 1;
+///                     cx.pool.release(packet);
+///                 }
+///             }
+///         }
+///         if now == Time::ZERO && end == 0 {
+///             for _ in 0..100 {
+///                 let user = Packet { len: 1_514, network: Network::Ipv4, ..Packet::default() };
+///                 let user = cx.pool.insert(user).unwrap();
+///                 ends[end].send(&mut cx, user, &mut out);
+///             }
+///             assert!(ends[end].backlog().packets > 90, "there is no credit yet");
+///         }
+///         ends[end].turn(&mut cx, &mut out);
+///         while let Some(packet) = out.pop(cx.pool) {
+///             path[1 - end].push(packet);
+///         }
+///     }
+///     now += std::time::Duration::from_millis(10);
+///     assert!(now < Time::from_secs(5));
+/// }
+/// assert_eq!(tally.drops.total(), 0);
+/// ```
 pub struct Trunk {
     config: Config,
     tunnel: Tunnel,

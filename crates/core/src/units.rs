@@ -14,10 +14,31 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::time::nanos;
 
 /// An amount of data, in bytes.
+///
+/// ```
+/// use tidegate_core::Bytes;
+///
+/// let buffer: Bytes = "64 KiB".parse().unwrap();
+/// assert_eq!(buffer, Bytes(65_536));
+/// // A number alone has no meaning in a file, and the error says what to write.
+/// let error = "64".parse::<Bytes>().unwrap_err().to_string();
+/// assert_eq!(error, "`64` has no unit; write for example \"64 KiB\"");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Bytes(pub u64);
 
 /// A rate of data, in bits per second.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Bytes, Rate};
+///
+/// let line: Rate = "20 Mbit/s".parse().unwrap();
+/// // A full-size frame occupies the line for 606 us.
+/// assert_eq!(line.time_for(Bytes(1_514)), Duration::from_nanos(605_600));
+/// // The product of rate and round-trip time.
+/// assert_eq!(line.bytes_in(Duration::from_millis(40)), Bytes(100_000));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rate(u64);
 
@@ -297,6 +318,14 @@ pub mod duration {
 }
 
 /// A probability, in parts per billion.
+///
+/// ```
+/// use tidegate_core::Chance;
+///
+/// let loss: Chance = "0.5 %".parse().unwrap();
+/// assert_eq!(loss, Chance::from_ppb(5_000_000));
+/// assert!("101 %".parse::<Chance>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Chance(u32);
 
@@ -365,6 +394,14 @@ macro_rules! written_as {
 }
 
 /// A pure number that is not negative, such as a weight or a share, in millionths.
+///
+/// ```
+/// use tidegate_core::Factor;
+///
+/// let beta = Factor::from_millionths(700_000);
+/// assert_eq!(beta.of(100_000), 70_000);
+/// assert_eq!(beta.to_string(), "0.7");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Factor(u64);
 

@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
+#[path = "architecture/examples.rs"]
+mod examples;
 #[path = "architecture/ledger.rs"]
 mod ledger;
 

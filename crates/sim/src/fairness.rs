@@ -4,6 +4,13 @@
 ///
 /// NaN if the list is empty or all amounts are zero.
 ///
+/// ```
+/// use tidegate_sim::fairness::jain;
+///
+/// assert_eq!(jain(&[2.0, 2.0, 2.0, 2.0]), 1.0);
+/// assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25);
+/// ```
+///
 /// Source: `aggregates`, section 3.
 #[must_use]
 pub fn jain(got: &[f64]) -> f64 {
@@ -33,6 +40,13 @@ pub fn max_min(got: &[f64], fair: &[f64]) -> f64 {
 ///
 /// Source: `aggregates`, section 3: `s_i = min(S, demand_i)`, where the level `S` uses up the
 /// total.
+///
+/// ```
+/// use tidegate_sim::fairness::fair_shares;
+///
+/// // The first flow needs less than a third. The others share the remainder.
+/// assert_eq!(fair_shares(10.0, &[2.0, 5.0, f64::INFINITY]), [2.0, 4.0, 4.0]);
+/// ```
 #[must_use]
 pub fn fair_shares(total: f64, demands: &[f64]) -> Vec<f64> {
     let mut order: Vec<f64> = demands.to_vec();

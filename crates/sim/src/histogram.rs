@@ -4,6 +4,17 @@ use std::time::Duration;
 
 /// Counts times with a relative error of 1/32. The bins are those of a floating-point number with
 /// five bits of mantissa.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_sim::histogram::Histogram;
+///
+/// let mut delays = Histogram::default();
+/// (1..=100).for_each(|ms| delays.add(Duration::from_millis(ms)));
+/// assert_eq!(delays.mean(), Some(Duration::from_micros(50_500)));
+/// let p99 = delays.percentile(99.0).unwrap();
+/// assert!(p99 >= Duration::from_millis(99) && p99 <= Duration::from_millis(100));
+/// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
     /// Counts, up to the highest bin in use.

@@ -26,6 +26,18 @@ pub use problem::{Place, Problem, What};
 pub use traffic::{Distribution, Kind, Overflow, Pair, Start, Traffic};
 
 /// A network with its traffic and probes.
+///
+/// ```
+/// use tidegate_core::link::LinkConfig;
+/// use tidegate_sim::scenario::{End, Host, Link, Node, NodeKind, Scenario};
+///
+/// let host = |name: &str| Node { name: name.into(), kind: NodeKind::Host(Host::default()) };
+/// let link = |to| Link::new(End::of("a"), End::of(to), LinkConfig::default());
+/// let (nodes, links) = (vec![host("a"), host("b")], vec![link("c")]);
+/// let scenario = Scenario { nodes, links, ..Scenario::default() };
+/// // The link leads to a node that does not exist.
+/// assert!(!scenario.check().is_empty());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// Duration, seed and common settings.

@@ -13,6 +13,20 @@ use crate::scenario::{Problem, Scenario, Way};
 
 /// A scenario ready to run.
 ///
+/// # Call order
+///
+/// 1. [`new`](Self::new) checks the scenario and builds its network.
+/// 2. [`capture`](Self::capture) may record the packets of links.
+/// 3. [`run`](Self::run) consumes the simulation and returns the [`Results`].
+///
+/// # Time
+///
+/// Time is virtual: it jumps from event to event, and reads no clock. A scenario and a seed give the same
+/// results, bit for bit, on any machine. At the end, every packet and byte is accounted for.
+///
+/// # Examples
+///
+/// A constant stream of packets over a link without a rate:
 /// ```
 /// # use std::time::Duration;
 /// # use std::ops::ControlFlow;
@@ -33,6 +47,39 @@ use crate::scenario::{Problem, Scenario, Way};
 /// let simulation = Simulation::new(&scenario).unwrap();
 /// let results = simulation.run(|_| ControlFlow::Continue(())).unwrap();
 /// assert_eq!(results.table("flows").unwrap().whole("received_packets"), [374]);
+/// ```
+///
+/// A file of 1 MB takes a second at 8 Mbit/s. The handshake, slow start and the headers take more:
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use std::time::Duration;
+/// use tidegate_core::{Bytes, Rate, link::LinkConfig};
+/// use tidegate_sim::{Scenario, Simulation, scenario::*};
+///
+/// let host = |name: &str| Node { name: name.into(), kind: NodeKind::Host(Host::default()) };
+/// let (rate, delay) = (Some(Rate::from_mbps(8)), Duration::from_millis(20));
+/// let line = LinkConfig { rate, delay, ..LinkConfig::default() };
+/// let scenario = Scenario {
+///     nodes: vec![host("server"), host("client")],
+///     links: vec![Link::new(End::of("server"), End::of("client"), line)],
+///     traffic: vec![Traffic {
+///         name: "download".into(),
+///         kind: Kind::File { size: Distribution::Constant(Bytes(1_000_000)) },
+///         pairs: vec![Pair { from: "server".into(), to: "client".into() }],
+///         ..Traffic::default()
+///     }],
+///     ..Scenario::default()
+/// };
+/// let run = || {
+///     let simulation = Simulation::new(&scenario).unwrap();
+///     simulation.run(|_| ControlFlow::Continue(())).unwrap()
+/// };
+/// let results = run();
+/// let took = results.table("transfers").unwrap().real("took_seconds")[0];
+/// assert!((1.1..1.2).contains(&took), "{took}");
+/// assert_eq!(results.table("flows").unwrap().whole("retransmitted_segments"), [0]);
+/// assert_eq!(results.fingerprint, run().fingerprint);
 /// ```
 pub struct Simulation<'a> {
     scenario: &'a Scenario,

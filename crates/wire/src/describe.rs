@@ -35,6 +35,21 @@ use crate::ethertype;
 ///
 /// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity check
 /// (RFC 4302, section 3.3.3.1).
+///
+/// ```
+/// use tidegate_core::Packet;
+/// use tidegate_core::packet::{Network, Protocol};
+/// use tidegate_wire::build::{Frame, Link};
+/// use tidegate_wire::describe;
+///
+/// let mut frame = Frame::udp("10.0.0.1:5000".parse().unwrap(), "10.9.0.1:53".parse().unwrap());
+/// frame.link.push(Link::vlan(7));
+/// let bytes = frame.bytes();
+/// let mut packet = Packet::default();
+/// assert_eq!(describe(&bytes, u32::try_from(bytes.len()).unwrap(), &mut packet), None);
+/// assert_eq!((packet.network, packet.vlan), (Network::Ipv4, 7));
+/// assert_eq!((packet.key.protocol, packet.key.dst.port), (Protocol::UDP, 53));
+/// ```
 pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     read(head, len, packet, None)
 }

@@ -7,6 +7,22 @@ use std::io::{self, IoSlice, Read, Write};
 use tidegate_core::Time;
 
 /// Writes a capture in batches. Call [`finish`](Self::finish), or the last batch is lost.
+///
+/// ```
+/// use tidegate_core::Time;
+/// use tidegate_wire::build::Frame;
+/// use tidegate_wire::pcap::{Reader, Writer};
+///
+/// let query = Frame::udp("10.0.0.1:5000".parse().unwrap(), "10.9.0.1:53".parse().unwrap()).bytes();
+/// let mut capture = Writer::new(Vec::new()).unwrap();
+/// capture.write(Time::from_millis(5), &query).unwrap();
+/// let file = capture.finish().unwrap();
+///
+/// let mut reader = Reader::new(file.as_slice()).unwrap();
+/// let record = reader.next().unwrap().unwrap();
+/// assert_eq!((record.time, record.bytes), (Time::from_millis(5), query));
+/// assert!(reader.next().is_none());
+/// ```
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,

@@ -26,6 +26,25 @@ pub enum Checksum {
 /// differ are written, and checksums are updated incrementally: a wrong checksum stays wrong by the
 /// same amount. A TCP header under a digest does not change. Timestamps and segment size are
 /// written only if the header has these options.
+///
+/// ```
+/// use tidegate_core::Packet;
+/// use tidegate_core::packet::Ecn;
+/// use tidegate_wire::build::Frame;
+/// use tidegate_wire::{Checksum, describe, rewrite};
+///
+/// let frame = Frame::tcp("10.0.0.1:5000".parse().unwrap(), "10.9.0.1:443".parse().unwrap());
+/// let mut bytes = frame.bytes();
+/// let len = u32::try_from(bytes.len()).unwrap();
+/// let mut packet = Packet::default();
+/// describe(&bytes, len, &mut packet);
+/// packet.ecn = Ecn::Ce;
+/// rewrite(&mut bytes, &packet, Checksum::Finished);
+///
+/// let mut marked = Packet::default();
+/// describe(&bytes, len, &mut marked);
+/// assert_eq!(marked.ecn, Ecn::Ce);
+/// ```
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {

@@ -14,6 +14,14 @@ use crate::meter::{TokenBucket, nanobits};
 use crate::{Bytes, Rate, Time};
 
 /// The rate that a link of rate `link` reserves for control traffic.
+///
+/// ```
+/// use tidegate_core::Rate;
+/// use tidegate_core::class::control::allowance;
+///
+/// assert_eq!(allowance(Rate::from_mbps(100)), Rate::from_mbps(2));
+/// assert_eq!(allowance(Rate::from_kbps(100)), Rate::from_kbps(50));
+/// ```
 #[must_use]
 pub fn allowance(link: Rate) -> Rate {
     let part = Rate::from_bps(link.bps() / PART).max(LEAST);

@@ -89,6 +89,29 @@ pub enum Part {
 ///
 /// The cost grows with the number of leaves that have a delay bound and of the classes above them.
 /// A leaf equal to a recent one costs hardly anything.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::class::Terms;
+/// use tidegate_core::class::delay::{Sharer, broken};
+/// use tidegate_core::{Bytes, Rate};
+///
+/// let voice = |bound| Sharer {
+///     parent: None,
+///     terms: Terms {
+///         guarantee: Rate::from_mbps(1),
+///         burst: Bytes(3_000),
+///         delay_bound: Some(bound),
+///         ..Terms::NONE
+///     },
+///     in_order: true,
+/// };
+/// let (link, frame) = (Rate::from_mbps(10), Bytes(1_514));
+/// assert!(broken(&[voice(Duration::from_millis(10))], link, frame).is_empty());
+/// // The burst and the packet in transmission take more than a millisecond.
+/// let promises = broken(&[voice(Duration::from_millis(1))], link, frame);
+/// assert!(promises[0].longest.unwrap() > Duration::from_millis(1));
+/// ```
 #[must_use]
 pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     let network = Network::new(classes, rate, frame);

@@ -29,6 +29,25 @@ const SAMPLE: usize = 8;
 ///
 /// All memory is allocated at the beginning. Flows with equal hash buckets form a list, as in the
 /// kernel's connection table. Nothing is ever rehashed, so no packet pays for many.
+///
+/// Both directions of a connection are one flow:
+///
+/// ```
+/// use tidegate_core::Time;
+/// use tidegate_core::flow::FlowTable;
+/// use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Packet, Protocol};
+///
+/// let key = FlowKey {
+///     src: Endpoint::v4([10, 0, 0, 1], 5_000),
+///     dst: Endpoint::v4([192, 0, 2, 1], 443),
+///     protocol: Protocol::TCP,
+/// };
+/// let packet = |key| Packet { len: 66, key, network: Network::Ipv4, ..Packet::default() };
+/// let mut table = FlowTable::new(1_024, 7);
+/// assert_eq!(table.find(&packet(key), Direction::Up), None);
+/// let new = table.insert(Time::ZERO, &packet(key), Direction::Up).unwrap();
+/// assert_eq!(table.find(&packet(key.reverse()), Direction::Down), Some(new.id));
+/// ```
 #[derive(Debug)]
 pub struct FlowTable {
     /// First flow of each list. There are as many lists as flows, rounded up to a power of two.

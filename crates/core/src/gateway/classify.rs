@@ -15,16 +15,17 @@ use crate::policy::PolicyIndex;
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
-    /// Finds the flow of `id` and the slot of its aggregate. Writes flow and member into the
-    /// packet.
+    /// Finds the flow of `id`, and the slot of its aggregate or [`Handle::NO_AGGREGATE`]. Writes flow
+    /// and member into the packet.
     pub(super) fn classify(
         &mut self,
         now: Time,
         direction: Direction,
         id: &PacketId,
-    ) -> (Option<FlowId>, Option<u32>) {
+    ) -> (Option<FlowId>, u32) {
         let Some(flow) = self.flow_of(now, direction, id) else {
-            return (None, self.classify_untracked(now, direction, id));
+            let slot = self.classify_untracked(now, direction, id);
+            return (None, slot.unwrap_or(Handle::NO_AGGREGATE));
         };
         let packet = &mut self.pool[id];
         packet.flow = flow;
@@ -41,7 +42,7 @@ impl Gateway {
             self.sorter.note_host(&mut self.pool, direction, flow, id, controlled);
         }
         self.pool[id].member = handle.member;
-        (Some(flow), (handle.aggregate != Handle::NO_AGGREGATE).then_some(handle.aggregate))
+        (Some(flow), handle.aggregate)
     }
 
     /// The flow of `id`. The first packet creates the flow. `None` if the flow table is full.

@@ -50,6 +50,18 @@ impl GatewayConfig {
 }
 
 /// Bytes that a link adds to a frame.
+///
+/// ```
+/// use tidegate_core::gateway::Overhead;
+/// use tidegate_core::packet::Packet;
+///
+/// let ack = Packet { len: 66, segments: 1, ..Packet::default() };
+/// let docsis = Overhead { per_packet: 4, min: 64, ..Overhead::default() };
+/// assert_eq!(docsis.charge(&ack), 70);
+/// // 66 bytes take two ATM cells of 53 bytes.
+/// let atm = Overhead { atm: true, ..Overhead::default() };
+/// assert_eq!(atm.charge(&ack), 106);
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Overhead {
     /// Bytes added to (or, negative, taken from) each frame.

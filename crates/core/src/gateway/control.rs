@@ -2,7 +2,6 @@
 
 use super::Gateway;
 use super::egress::{Route, stays_here};
-use crate::flow::Handle;
 use crate::packet::{Direction, Fifo, Kind};
 use crate::report::ControlReport;
 use crate::{Cx, PacketId, Time};
@@ -15,7 +14,6 @@ impl Gateway {
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].member;
         let (flow, slot) = self.classify(now, direction, &id);
-        let slot = slot.unwrap_or(Handle::NO_AGGREGATE);
         let Route { trunk, drops_control, .. } = self.aggregates.route(slot);
         if trunk.is_some() && !stays_here(&self.pool, &id) {
             self.pool[&id].kind = Kind::User;

@@ -16,11 +16,12 @@ impl Gateway {
         if packet.tcp.is_none() {
             return;
         }
-        let (handles, rtt) = (Direction::BOTH.map(|way| flow.handle(way)), flow.rtt());
+        let handles = Direction::BOTH.map(|way| flow.handle(way));
+        let rtt = arrival.rtt.then(|| flow.rtt());
         if arrival.connection || arrival.claiming != Claiming::No {
             self.begin_again(now, handles, arrival);
         }
-        if arrival.rtt {
+        if let Some(rtt) = rtt {
             self.learned(now, handles, rtt);
         }
         self.trigger_by(now, direction, handles, arrival);
@@ -46,15 +47,15 @@ impl Gateway {
         if arrival.connection {
             self.trigger(now, handles[direction.index()].aggregate, Trigger::Connection);
         }
-        let acknowledged = handles[direction.reverse().index()];
-        let Some(aggregate) = self.aggregates.meant(acknowledged) else { return };
-        let has_more = aggregate.waiting(acknowledged.member) > Bytes::ZERO;
-        let why = match arrival.ack {
-            AckKind::OpensWindow if has_more => Trigger::Ack,
-            AckKind::OpensWindow => Trigger::IdleAck,
-            AckKind::Duplicate => Trigger::DuplicateAck,
+        let (with_data, without) = match arrival.ack {
+            AckKind::OpensWindow => (Trigger::Ack, Trigger::IdleAck),
+            AckKind::Duplicate => (Trigger::DuplicateAck, Trigger::DuplicateAck),
             AckKind::Other => return,
         };
+        let acknowledged = handles[direction.reverse().index()];
+        let Some(aggregate) = self.aggregates.meant(acknowledged) else { return };
+        let has_data = aggregate.waiting(acknowledged.member) > Bytes::ZERO;
+        let why = if has_data { with_data } else { without };
         self.trigger(now, acknowledged.aggregate, why);
     }
 }

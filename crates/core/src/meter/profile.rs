@@ -5,6 +5,18 @@ use std::fmt;
 use crate::{Bytes, Packet, Rate};
 
 /// Limits of traffic in profile: the arrival curve of two token buckets.
+///
+/// ```
+/// use tidegate_core::policy::{Profile, ProfileError};
+/// use tidegate_core::{Bytes, Rate};
+///
+/// let mean = Rate::from_mbps(8);
+/// let profile = Profile::new(mean, None, Bytes(32_768), Bytes(1_514)).unwrap();
+/// assert_eq!(profile.burst(), Bytes(32_768));
+/// // A packet longer than the burst would wait forever.
+/// let error = Profile::new(mean, None, Bytes(1_000), Bytes(1_514)).unwrap_err();
+/// assert!(matches!(error, ProfileError::BurstBelowPacket { .. }));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Profile {
     mean: Rate,

@@ -14,6 +14,18 @@ use crate::{Bytes, Rate, Time};
 /// Source: `aggregates`, sections 2.1 and 3.3; ITU-T I.371, annex A (virtual scheduling).
 /// Differs: there is a tolerance. Without it, an aggregate that is checked at intervals would send
 /// one packet per check, and might miss even its mean rate.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::meter::PeakSpacing;
+/// use tidegate_core::{Bytes, Rate, Time};
+///
+/// let mut peak = PeakSpacing::new(Rate::from_mbps(12), Duration::ZERO);
+/// assert!(peak.try_take(Time::ZERO, Bytes(1_500)));
+/// // 1,500 bytes take a millisecond at 12 Mbit/s.
+/// assert!(!peak.try_take(Time::from_micros(999), Bytes(1_500)));
+/// assert!(peak.try_take(Time::from_millis(1), Bytes(1_500)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct PeakSpacing {
     rate: Rate,

@@ -6,6 +6,14 @@ use std::str::FromStr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A DS codepoint (RFC 2474): 0 to 63.
+///
+/// ```
+/// use tidegate_core::packet::Codepoint;
+///
+/// let voice: Codepoint = "EF".parse().unwrap();
+/// assert_eq!(voice.number(), 46);
+/// assert!("64".parse::<Codepoint>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Codepoint(u8);
 

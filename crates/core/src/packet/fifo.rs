@@ -5,6 +5,24 @@ use super::{Packet, PacketId, PacketPool};
 use crate::Bytes;
 
 /// A first-in-first-out list, linked through the pool.
+///
+/// ```
+/// use tidegate_core::packet::Fifo;
+/// use tidegate_core::{Bytes, Packet, PacketPool};
+///
+/// let mut pool = PacketPool::with_capacity(2);
+/// let mut queue = Fifo::new();
+/// for len in [100, 1_500] {
+///     let packet = pool.insert(Packet { len, ..Packet::default() }).unwrap();
+///     queue.push(&mut pool, packet);
+/// }
+/// assert!(pool.insert(Packet::default()).is_none(), "every buffer is in use");
+/// assert_eq!((queue.packets(), queue.bytes()), (2, Bytes(1_600)));
+/// let oldest = queue.pop(&pool).unwrap();
+/// assert_eq!(pool[&oldest].len, 100);
+/// pool.release(oldest);
+/// assert_eq!(pool.in_use(), 1);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
     head: u32,

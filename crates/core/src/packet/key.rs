@@ -137,6 +137,16 @@ impl Default for Endpoint {
 }
 
 /// Addresses, ports and protocol of a flow, in the direction of one packet.
+///
+/// ```
+/// use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
+///
+/// let client = Endpoint::at("10.0.0.1".parse().unwrap(), 5_000);
+/// let server = Endpoint::at("2001:db8::1".parse().unwrap(), 443);
+/// let request = FlowKey { src: client, dst: server, protocol: Protocol::TCP };
+/// assert_eq!(request.reverse().src, server);
+/// assert_eq!(server.address().to_string(), "2001:db8::1");
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FlowKey {
     /// The sender.

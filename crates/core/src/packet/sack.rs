@@ -4,6 +4,17 @@
 /// byte and the number after its last.
 ///
 /// Source: RFC 2018, section 3: at most four blocks, or three beside timestamps.
+///
+/// ```
+/// use tidegate_core::packet::SackBlocks;
+///
+/// let mut blocks = SackBlocks::default();
+/// for first in [9_000, 6_000, 3_000, 0] {
+///     assert!(blocks.push((first, first + 1_448)));
+/// }
+/// assert!(!blocks.push((20_000, 21_448)), "a segment has room for four");
+/// assert_eq!(blocks.as_slice()[0], (9_000, 10_448));
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); Self::MOST],

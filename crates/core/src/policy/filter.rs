@@ -11,6 +11,22 @@ use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Ports, Protocol}
 /// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). A fragment
 /// without known ports matches ranges for ports only if it has [`Ports::Any`]. It then also matches
 /// ranges for the protocol if its datagram may have any protocol.
+///
+/// ```
+/// use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Packet, Protocol};
+/// use tidegate_core::policy::{Filter, parse};
+///
+/// let from_site = Filter { src: parse::addresses("10.1.0.0/16").unwrap(), ..Filter::default() };
+/// let packet_from = |address| {
+///     let (src, dst) = (Endpoint::v4(address, 5_000), Endpoint::v4([192, 0, 2, 1], 53));
+///     let key = FlowKey { src, dst, protocol: Protocol::UDP };
+///     Packet { len: 100, key, network: Network::Ipv4, ..Packet::default() }
+/// };
+/// assert!(from_site.matches(&packet_from([10, 1, 2, 3]), Direction::Up));
+/// assert!(!from_site.matches(&packet_from([10, 2, 2, 3]), Direction::Up));
+/// // A filter without conditions matches every packet, so it covers the other one.
+/// assert!(Filter::default().covers(&from_site) && !from_site.covers(&Filter::default()));
+/// ```
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
     /// Source addresses.

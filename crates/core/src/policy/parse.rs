@@ -70,6 +70,16 @@ pub enum FieldError {
 ///
 /// An IPv6 prefix never contains IPv4-mapped addresses. So `::/0` becomes two ranges.
 ///
+/// ```
+/// use tidegate_core::policy::parse::{addresses, show_addresses};
+///
+/// let prefix = addresses("10.0.0.0-10.0.0.255").unwrap();
+/// assert_eq!(show_addresses(&prefix[0]), "10.0.0.0/24");
+/// // The error proposes the two texts that may be meant.
+/// let error = addresses("10.0.0.1/24").unwrap_err().to_string();
+/// assert!(error.contains("10.0.0.0/24") && error.contains("10.0.0.1"), "{error}");
+/// ```
+///
 /// # Errors
 ///
 /// If the text has another form, has bits beyond its prefix, or ends before it begins.

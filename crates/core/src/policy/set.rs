@@ -17,6 +17,54 @@ pub struct PolicyIndex(pub u32);
 ///
 /// Source: `aggregates`, sections 2 and 4.1.
 /// Differs: the paper leaves overlapping policies without an order.
+///
+/// # Call order
+///
+/// [`new`](Self::new) sorts the policies and builds the index. A set is immutable afterwards, so any
+/// number of threads may read it. [`lookup`](Self::lookup) takes the key, the codepoint and the VLAN from
+/// a packet; it reads no clock and keeps no state.
+///
+/// # Example
+///
+/// Web traffic has a policy of its own. All other packets belong to the policy without conditions.
+///
+/// ```
+/// use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Packet, Protocol};
+/// use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet, PolicySetError, parse};
+///
+/// let policy = |name: &str, filter| Policy {
+///     name: name.to_owned(),
+///     priority: 0,
+///     filter,
+///     action: Action::Pass,
+///     mode: Mode::Enforce,
+///     class: None,
+///     trunk: None,
+/// };
+/// let to_web = Filter {
+///     protocol: vec![parse::protocol("tcp").unwrap()],
+///     dst_port: vec![parse::ports("443").unwrap()],
+///     ..Filter::default()
+/// };
+/// let policies = vec![policy("rest", Filter::default()), policy("web", to_web.clone())];
+/// let set = PolicySet::new(policies).unwrap();
+///
+/// let packet_to = |port| {
+///     let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 5_000), Endpoint::v4([192, 0, 2, 1], port));
+///     let key = FlowKey { src, dst, protocol: Protocol::TCP };
+///     Packet { len: 66, key, network: Network::Ipv4, ..Packet::default() }
+/// };
+/// let name_of = |packet: &Packet| {
+///     let index = set.lookup(packet, Direction::Up).unwrap();
+///     set.get(index).unwrap().name.as_str()
+/// };
+/// assert_eq!(name_of(&packet_to(443)), "web");
+/// assert_eq!(name_of(&packet_to(22)), "rest");
+///
+/// // Names are unique.
+/// let twice = vec![policy("web", to_web.clone()), policy("web", to_web)];
+/// assert!(matches!(PolicySet::new(twice), Err(PolicySetError::Duplicate { .. })));
+/// ```
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     policies: Vec<Policy>,

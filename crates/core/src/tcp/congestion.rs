@@ -126,6 +126,62 @@ pub enum Signal {
 }
 
 /// An algorithm that sets the congestion window, and optionally the pacing rate.
+///
+/// # Call order
+///
+/// 1. [`on_start`](Self::on_start) comes once, before all other calls.
+/// 2. [`on_ack`](Self::on_ack) follows each ACK that acknowledges or marks bytes. If the ACK also reveals
+///    a loss or a mark, [`on_signal`](Self::on_signal) comes once per window.
+/// 3. [`on_undo`](Self::on_undo) follows a reduction that proved spurious.
+///
+/// The sender owns the [`Window`]. It sets `floor` before each signal, and limits the flight to
+/// `congestion` after each call.
+///
+/// # Time
+///
+/// Times are those of the ACKs, and do not run backwards. An algorithm has no timer: it acts only when
+/// it is called.
+///
+/// # Example
+///
+/// Reno doubles its window in slow start, and halves it after a loss.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Time;
+/// use tidegate_core::tcp::congestion::{Ack, CongestionSpec, Counting, Signal, Window};
+///
+/// let mut reno = CongestionSpec::Reno(Default::default()).build(Counting::RFC);
+/// let segment = 1_000;
+/// let mut window =
+///     Window { congestion: 10 * segment, threshold: u64::MAX, segment, floor: 2 * segment };
+/// let rtt = Duration::from_millis(50);
+/// reno.on_start(&window, Some(rtt));
+/// for number in 1..=10 {
+///     let ack = Ack {
+///         now: Time::from_millis(50),
+///         bytes: segment,
+///         flight_before: 10 * segment,
+///         flight: 9 * segment,
+///         acknowledged: number * segment,
+///         sent: (number + 10) * segment,
+///         rtt: Some(rtt),
+///         smoothed_rtt: rtt,
+///         least_rtt: rtt,
+///         echo: false,
+///         marked: 0,
+///         may_grow: true,
+///         in_recovery: false,
+///         lost: 0,
+///         delivery: None,
+///     };
+///     reno.on_ack(&mut window, &ack);
+/// }
+/// assert_eq!(window.congestion, 20 * segment);
+///
+/// reno.on_signal(Time::from_millis(100), &mut window, 20 * segment, Signal::Loss);
+/// assert_eq!(window.threshold, 10 * segment);
+/// ```
 pub trait CongestionControl: Send {
     /// The connection is established. `rtt` is the round-trip time of the handshake, if it was
     /// measured.

@@ -74,6 +74,37 @@ enum State {
 /// After each call that hands in a segment, data or time, drain
 /// [`poll_transmit`](Self::poll_transmit) until `None`. Call again at
 /// [`poll_timeout`](Self::poll_timeout) if no segment arrives before.
+///
+/// Two end points, on a path without delay and loss:
+///
+/// ```
+/// use tidegate_core::Time;
+/// use tidegate_core::tcp::{Config, Connection, Event};
+///
+/// let config = Config::default();
+/// let mut client = Connection::connect(&config, Time::ZERO, 1);
+/// let mut server = Connection::listen(&config, Time::ZERO, 2);
+/// client.write(100_000);
+/// client.close();
+///
+/// let mut now = Time::ZERO;
+/// while server.readable() < 100_000 {
+///     let mut quiet = true;
+///     while let Some(out) = client.poll_transmit(now) {
+///         server.handle_segment(now, &out.segment);
+///         quiet = false;
+///     }
+///     while let Some(out) = server.poll_transmit(now) {
+///         client.handle_segment(now, &out.segment);
+///         quiet = false;
+///     }
+///     if quiet {
+///         now = [client.poll_timeout(), server.poll_timeout()].into_iter().flatten().min().unwrap();
+///     }
+/// }
+/// assert_eq!(server.poll_event(), Some(Event::Established));
+/// assert_eq!(client.timeouts(), 0);
+/// ```
 pub struct Connection {
     state: State,
     config: Arc<Config>,

@@ -20,12 +20,12 @@ pub(super) struct Phase {
 pub(super) enum Edge {
     /// The gateway is the bottleneck, and shares it by this allocation.
     Bottleneck(&'static str),
-    /// The gateway is downstream of the bottleneck, and keeps its queue empty by this action of a
-    /// policy file.
+    /// The gateway is downstream of the bottleneck, and keeps its queue empty by a policy with these
+    /// fields.
     Behind(&'static str),
 }
 
-pub(super) const PHASES: [Phase; 6] = [
+pub(super) const PHASES: [Phase; 8] = [
     Phase { name: "unmanaged", title: "no gateway, a plain FIFO", edge: None },
     Phase {
         name: "sequential",
@@ -43,14 +43,50 @@ pub(super) const PHASES: [Phase; 6] = [
         edge: Some(Edge::Bottleneck("logical-partitions")),
     },
     Phase {
+        name: "inbound-fifo",
+        title: "the bottleneck is before us: a shaper with one FIFO",
+        edge: Some(Edge::Behind(
+            r#"
+match = { direction = "down" }
+action = "shape"
+allocation = "fcfs"
+queue = { kind = "drop-tail", limit = "256 KiB" }
+"#,
+        )),
+    },
+    Phase {
+        name: "inbound-fq-codel",
+        title: "the bottleneck is before us: a shaper with FQ-CoDel",
+        edge: Some(Edge::Behind(
+            r#"
+match = { direction = "down" }
+action = "shape"
+allocation = "drr"
+queue = "fq-codel"
+"#,
+        )),
+    },
+    Phase {
         name: "inbound-policed",
         title: "the bottleneck is before us: what exceeds the profile is dropped",
-        edge: Some(Edge::Behind("action = \"police-drop\"")),
+        edge: Some(Edge::Behind(
+            r#"
+match = { direction = "down", protocol = "tcp" }
+action = "police-drop"
+"#,
+        )),
     },
     Phase {
         name: "inbound-postack",
         title: "the bottleneck is before us: ACKs are held",
-        edge: Some(Edge::Behind("action = \"shape\"\nallocation = \"drr\"\nsignal = \"postack\"")),
+        edge: Some(Edge::Behind(
+            r#"
+match = { direction = "down" }
+action = "shape"
+allocation = "drr"
+signal = "postack"
+"#,
+        )),
     },
 ];
 
@@ -92,19 +128,19 @@ impl Phase {
     /// The policy file of its gateway.
     fn policy(edge: Edge) -> String {
         let (limit, flow_limit) = QUEUE;
-        let (rate, action) = match edge {
-            Edge::Behind(action) => (INBOUND, action.to_owned()),
+        let (rate, rest) = match edge {
+            Edge::Behind(rest) => (INBOUND, rest.to_owned()),
             Edge::Bottleneck(allocation) => (
                 RATE,
                 format!(
-                    "action = \"shape\"\nallocation = \"{allocation}\"\n\
-                     queue = {{ kind = \"per-flow\", limit = \"{limit}\", flow_limit = \"{flow_limit}\" }}"
+                    r#"
+match = {{ direction = "down" }}
+action = "shape"
+allocation = "{allocation}"
+queue = {{ kind = "per-flow", limit = "{limit}", flow_limit = "{flow_limit}" }}
+"#
                 ),
             ),
-        };
-        let filter = match edge {
-            Edge::Bottleneck(_) => "direction = \"down\"",
-            Edge::Behind(_) => "direction = \"down\", protocol = \"tcp\"",
         };
         format!(
             r#"
@@ -114,9 +150,8 @@ wan = "wan"
 
 [[policy]]
 name = "downloads"
-match = {{ {filter} }}
 profile = {{ mean = "{rate}", burst = "{BURST}" }}
-{action}
+{rest}
 "#
         )
     }

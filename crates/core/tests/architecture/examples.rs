@@ -1,0 +1,105 @@
+//! The public types that a newcomer meets first have an example that runs, and the workspace has
+//! many.
+
+use std::fs;
+use std::path::Path;
+
+/// Items whose documentation holds a contract and an example: the file, and the declaration.
+const EXPLAINED: &[(&str, &str)] = &[
+    ("crates/core/src/gateway.rs", "pub struct Gateway {"),
+    ("crates/core/src/machine.rs", "pub trait Machine {"),
+    ("crates/core/src/policy/set.rs", "pub struct PolicySet {"),
+    ("crates/core/src/qdisc.rs", "pub trait Qdisc:"),
+    ("crates/core/src/allocation.rs", "pub trait Allocation:"),
+    ("crates/core/src/ack.rs", "pub trait AckControl:"),
+    ("crates/core/src/marking.rs", "pub trait Marking:"),
+    ("crates/core/src/scheduler.rs", "pub trait Scheduler:"),
+    ("crates/core/src/tcp/congestion.rs", "pub trait CongestionControl:"),
+    ("crates/core/src/class.rs", "pub struct ClassTree {"),
+    ("crates/core/src/trunk.rs", "pub struct Trunk {"),
+    ("crates/sim/src/simulation.rs", "pub struct Simulation<"),
+];
+
+/// Parts of such documentation.
+const PARTS: &[&str] = &["# Call order", "# Example"];
+
+/// Least number of examples in the workspace.
+const LEAST: usize = 40;
+
+/// Number of examples in documentation comments that `cargo test --doc` runs.
+fn examples(text: &str) -> usize {
+    let mut inside = false;
+    let mut count = 0;
+    for line in text.lines().map(str::trim_start) {
+        let Some(doc) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            inside = false;
+            continue;
+        };
+        let Some(language) = doc.trim_start().strip_prefix("```") else { continue };
+        count += usize::from(!inside && ["", "should_panic"].contains(&language.trim()));
+        inside = !inside;
+    }
+    count
+}
+
+/// The documentation comment just before `declaration`.
+fn documentation(text: &str, declaration: &str) -> Option<String> {
+    let (before, _) = text.split_once(&format!("\n{declaration}"))?;
+    let rows = before.lines().rev().take_while(|line| line.starts_with(['/', '#']));
+    Some(rows.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"))
+}
+
+/// Complaints about the documentation of `declaration` in `text`.
+fn unexplained(path: &str, text: &str, declaration: &str) -> Vec<String> {
+    let Some(doc) = documentation(text, declaration) else {
+        return vec![format!("{path}: `{declaration}` is gone; change EXPLAINED")];
+    };
+    let missing = PARTS.iter().filter(|part| !doc.contains(*part));
+    let mut complaints: Vec<_> =
+        missing.map(|part| format!("{path}: `{declaration}` lacks `{part}`")).collect();
+    if examples(&doc) == 0 {
+        complaints.push(format!("{path}: `{declaration}` has no example that runs"));
+    }
+    complaints
+}
+
+fn count_in(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let count = |path: std::path::PathBuf| match path.extension() {
+        None if path.is_dir() => count_in(&path),
+        Some(kind) if kind == "rs" => examples(&fs::read_to_string(&path).unwrap()),
+        _ => 0,
+    };
+    entries.map(count).sum()
+}
+
+#[test]
+fn the_main_types_have_a_contract_and_an_example_that_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let complaints: Vec<_> = EXPLAINED
+        .iter()
+        .flat_map(|(path, declaration)| {
+            unexplained(path, &fs::read_to_string(root.join(path)).unwrap(), declaration)
+        })
+        .collect();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let count: usize = crates.map(|each| count_in(&each.join("src"))).sum();
+    assert!(count >= LEAST, "{count} examples in documentation, of at least {LEAST}");
+}
+
+/// Kills: examples that do not run counted; a closing fence counted; a type without its example
+/// accepted.
+#[test]
+fn the_check_finds_what_is_missing() {
+    let runs = "/// # Call order\n/// # Example\n///\n/// ```\n/// assert!(true);\n/// ```\n";
+    let text = |doc: &str| format!("use x;\n\n{doc}#[derive(Debug)]\npub struct A {{\n}}\n");
+    let check = |doc: &str| unexplained("a.rs", &text(doc), "pub struct A {").len();
+    assert_eq!((check(runs), check(""), check("/// # Call order\n/// # Example\n")), (0, 3, 1));
+    assert_eq!(check(&runs.replace("/// ```\n/// assert", "/// ```text\n/// assert")), 1);
+    assert_eq!(unexplained("a.rs", "", "pub struct A {").len(), 1);
+    assert_eq!(examples(&[runs, runs].concat()), 2);
+    let others = ["text", "ignore", "no_run", "compile_fail", "toml"];
+    let fenced = |language| examples(&format!("//! ```{language}\n//! x\n//! ```\n"));
+    assert_eq!(others.map(fenced), [0; 5]);
+}
