@@ -9,7 +9,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use tidegate_config::{Findings, policy_file, scenario, topology};
+use tidegate_config::{Findings, policy_file};
+use tidegate_scenario::{scenario, topology};
 use tidegate_sim::scenario::NodeKind;
 use tidegate_sim::table::Table;
 use tidegate_sim::{Scenario, Simulation};

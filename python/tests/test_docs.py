@@ -30,7 +30,7 @@ def test_the_pages_of_the_reproduced_papers_can_be_reached_and_have_their_figure
     docs = PAGE.parents[1]
     summary = (docs / "SUMMARY.md").read_text()
     papers = [path.name for path in (docs.parent / "experiments").iterdir() if path.is_dir()]
-    for paper in (name for name in papers if not name.startswith("_")):
+    for paper in (name for name in papers if not name.startswith("_") and name != "live"):
         assert f"(reproduce/{paper}.md)" in summary
         page = (docs / "reproduce" / f"{paper}.md").read_text()
         figures = re.findall(r"!\[.*?\]\((.*?)\)", page)

@@ -35,7 +35,7 @@ def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
 
 def test_a_turn_is_made_again_for_hangs_only(experiments):
     """Kills: a turn that is repeated because of its results; an unlimited number of turns."""
-    live = sys.modules["experiments.postack._live"]
+    live = sys.modules["experiments.live.postack._live"]
     assert set(inspect.signature(live.side_by_side).parameters) == {"call", "names"}
     for hangs, turns in (([0], 1), ([2, 0], 2), ([1] * 9, 1 + live.AGAIN)):
         left, made = iter(hangs), []

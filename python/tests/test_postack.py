@@ -31,7 +31,7 @@ class Transfer:
 def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
     """Kills: lines without new bytes that end a pause; a pause that does not end and is none."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    live_kill = import_module("experiments.postack.live_kill")
+    live_kill = import_module("experiments.live.postack.live_kill")
     steady = [(20 * n, 1000 * n) for n in range(500)]
     assert abs(live_kill.pause(Transfer(*steady), 3.0) - 0.02) < 1e-9
     stalls = [(at, min(bytes, 151_000) if at < 5000 else bytes) for at, bytes in steady]
@@ -40,3 +40,23 @@ def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypa
     assert live_kill.pause(Transfer(*dies), 3.01) > live_kill.AFTER - 0.02
     before = [(at, bytes if at < 500 or at > 1500 else 25_000) for at, bytes in steady]
     assert abs(live_kill.pause(Transfer(*before), 3.0) - 0.02) < 1e-9
+
+
+def test_the_networks_of_the_causes_of_delay_are_what_their_experiments_say(monkeypatch):
+    """Kills: a class that gets more than its guarantee; an application that limits the rate itself;
+    a line on which a download waits alone; a rate that counts slow start, or the line's own."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    edges, line, long_paths, alone = (
+        import_module(f"experiments.postack.{name}")
+        for name in ("edges", "_line", "long_paths", "alone")
+    )
+    classed, prompt, chunks = (
+        edges.measure(SEED, "none", it) for it in ("class", "reads at once", "reads 16 KiB")
+    )
+    assert 3.5e6 < classed["rate"] < 4e6 and classed["waits"] < 0.03
+    assert 0.98 < chunks["rate"] / prompt["rate"] < 1.02
+    rate = long_paths.measure(SEED, "bucket", 30, 1)["rate"]
+    assert 0.95 < rate / (line.LINE * line.PART) < 0.96, "1,448 of 1,514 bytes are payload"
+    took = alone.measure(SEED, "none", "400 kB", 50, 40, alone.BEFORE[0])["took"]
+    # Four rounds of slow start from ten segments, and what is left at the rate.
+    assert 0.2 < took < 0.3

@@ -1,7 +1,8 @@
 """Experiments of papers: their runs, their claims, and the verdicts.
 
-An experiment is a file under ``experiments/<paper>/``. Its docstring begins with its result, and
-names its ``Source:`` and, under ``Differs:``, every deviation with its reason::
+An experiment is a file under ``experiments/<paper>/``, or under ``experiments/live/<paper>/`` if it
+needs real hosts. Its id is ``<paper>/<file name>``. Its docstring begins with its result, and names
+its ``Source:`` and, under ``Differs:``, every deviation with its reason::
 
     fig7 = Experiment(__file__, seeds=10)
 
@@ -322,9 +323,24 @@ EXPERIMENTS: dict[str, Experiment] = {}
 """All loaded experiments, by id."""
 
 
+LIVE = "live"
+"""The folder of experiments with real hosts. It is no part of an id."""
+
+
+def root_of(path: Path) -> Path:
+    """The folder of all experiments, from the file of one."""
+    above = path.resolve().parents[1]
+    return above.parent if above.name == LIVE else above
+
+
+def files(root: Path, paper: str, name: str) -> list[Path]:
+    """The files under ``root`` whose paper and name match these patterns, in alphabetical order."""
+    return sorted(path for place in (root, root / LIVE) for path in place.glob(f"{paper}/{name}"))
+
+
 def discover(root: Path) -> dict[str, Experiment]:
     """Loads every experiment under ``root``, in alphabetical order."""
-    for path in sorted(root.resolve().glob("*/*.py")):
+    for path in files(root.resolve(), "*", "*.py"):
         if not path.name.startswith("_"):
             load(path)
     return dict(sorted(EXPERIMENTS.items(), key=lambda item: _natural(item[0])))
@@ -333,10 +349,10 @@ def discover(root: Path) -> dict[str, Experiment]:
 @cache
 def load(path: Path) -> None:
     """Loads the experiment in a file. Relative imports find the modules beside it."""
-    root = path.parents[1]
-    if str(root.parent) not in sys.path:
-        sys.path.insert(0, str(root.parent))
-    importlib.import_module(f"{root.name}.{path.parent.name}.{path.stem}")
+    top = root_of(path).parent
+    if str(top) not in sys.path:
+        sys.path.insert(0, str(top))
+    importlib.import_module(".".join(path.resolve().relative_to(top).with_suffix("").parts))
 
 
 def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Mapping[str, float]:

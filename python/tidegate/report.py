@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tidegate.experiment import KINDS, Experiment, Verdict
+from tidegate.experiment import KINDS, Experiment, Verdict, files, root_of
 from tidegate.published import SKIPPED, Page
 from tidegate.result import Table
 from tidegate.statistics import MEAN
@@ -38,7 +38,7 @@ def write_report(
                 _write(out / paper / f"{each.name}.svg", _svg(each, runs[each.id]))
         names = [each.name for each in every or experiments if each.paper == paper]
         page = earlier.joined(_page(made, verdicts), names)
-        _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+        _write(path, _text(paper, page, root_of(Path(own[0].file))))
     write_overview(out)
 
 
@@ -48,7 +48,7 @@ def recount(every: Sequence[Experiment], out: Path) -> None:
         own, path = list(group), out / f"{paper}.md"
         page = Page.read(path).joined(Page({}, {}), [each.name for each in own])
         if page.rows:
-            _write(path, _text(paper, page, Path(own[0].file).resolve().parent))
+            _write(path, _text(paper, page, root_of(Path(own[0].file))))
     write_overview(out)
 
 
@@ -132,11 +132,11 @@ def _page(experiments: Sequence[Experiment], verdicts: Mapping[str, Sequence[Ver
     return page
 
 
-def _text(paper: str, page: Page, folder: Path) -> str:
+def _text(paper: str, page: Page, root: Path) -> str:
     lines = [f"# The paper `{paper}`", "", _HOW, *_items(count(page.verdicts())), "", _HEAD_OF_ALL]
     lines += [row for rows in page.rows.values() for row in rows]
     lines += [""]
-    for path in sorted(folder.glob("_*.py")):
+    for path in sorted(files(root, paper, "_*.py"), key=lambda path: path.name):
         if text := ast.get_docstring(ast.parse(path.read_text())):
             lines += [f"## Shared: `{path.name}`", "", text, ""]
     return "\n".join([*lines, *page.sections.values()])

@@ -10,7 +10,7 @@ use crate::field::Places;
 use crate::item::Part;
 
 /// A byte range in the file.
-pub(crate) type Span = Range<usize>;
+pub type Span = Range<usize>;
 
 /// The severity of a finding: an error makes the file unusable.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -41,7 +41,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// An error at `span`.
-    pub(crate) fn error(code: Code, span: Span, message: impl Into<String>) -> Self {
+    pub fn error(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self {
             code,
             severity: Severity::Error,
@@ -54,7 +54,7 @@ impl Diagnostic {
 
     /// An error at `span`. The text before the first "; " in `words` is the problem, the rest is
     /// the correction.
-    pub(crate) fn worded(code: Code, span: Span, words: &str) -> Self {
+    pub fn worded(code: Code, span: Span, words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, help)) => Self::error(code, span, message).help(help),
             None => Self::error(code, span, words),
@@ -62,18 +62,18 @@ impl Diagnostic {
     }
 
     /// A warning at `span`.
-    pub(crate) fn warning(code: Code, span: Span, message: impl Into<String>) -> Self {
+    pub fn warning(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
     /// Adds a related place.
-    pub(crate) fn other(mut self, span: Span, text: impl Into<String>) -> Self {
+    pub fn other(mut self, span: Span, text: impl Into<String>) -> Self {
         self.other = Some((span, text.into()));
         self
     }
 
     /// Sets a correction that is more specific than that of the code.
-    pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
+    pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = text.into();
         self
     }
@@ -118,13 +118,13 @@ pub struct Located<'a> {
 
 impl Findings {
     /// No findings yet about `text`, read from `path`.
-    pub(crate) fn new(path: &str, text: &str) -> Self {
+    pub fn new(path: &str, text: &str) -> Self {
         let only = Origin { path: path.to_owned(), start: 0 };
         Self { text: text.to_owned(), parts: vec![only], list: Vec::new() }
     }
 
     /// Adds the text of another part. Returns the offset of its first byte.
-    pub(crate) fn append(&mut self, part: &Part) -> usize {
+    pub fn append(&mut self, part: &Part) -> usize {
         self.text.push('\n');
         let start = self.text.len();
         self.text.push_str(&part.text);
@@ -133,12 +133,12 @@ impl Findings {
     }
 
     /// Adds a finding.
-    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+    pub fn push(&mut self, diagnostic: Diagnostic) {
         self.list.push(diagnostic);
     }
 
     /// Adds the findings about a file that is embedded in this one, as the string at `place`.
-    pub(crate) fn adopt(&mut self, inner: &Self, place: &Span) {
+    pub fn adopt(&mut self, inner: &Self, place: &Span) {
         let written = &self.text[self.whole(place)];
         // A string with escapes differs from its text. Its findings then point to the whole string.
         let offset = written.find(&inner.text).filter(|_| !inner.text.is_empty());
@@ -162,7 +162,7 @@ impl Findings {
     }
 
     /// Sorts the findings by their places in the file.
-    pub(crate) fn sort(&mut self) {
+    pub fn sort(&mut self) {
         self.list.sort_by_key(|found| (found.place.start, found.code.name()));
     }
 

@@ -7,7 +7,7 @@ use crate::diagnostic::Span;
 use crate::read::Node;
 
 /// The byte ranges of all fields of a file.
-pub(crate) struct Places {
+pub struct Places {
     /// Sorted by first byte; an outer field comes before its inner fields.
     nodes: Vec<Place>,
 }
@@ -22,7 +22,7 @@ struct Place {
 
 impl Places {
     /// The fields of `text`; none if `text` is not valid TOML.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let (document, errors) = DeTable::parse_recoverable(text);
         let mut places = Self { nodes: Vec::new() };
         if errors.is_empty() {
@@ -36,7 +36,7 @@ impl Places {
     /// from 0. Empty if no field contains it.
     ///
     /// The range of a `[table]` covers its header only, so its fields lie outside that range.
-    pub(crate) fn path(&self, span: &Span) -> String {
+    pub fn path(&self, span: &Span) -> String {
         if span.is_empty() {
             return String::new();
         }
@@ -95,12 +95,12 @@ impl Places {
 
 /// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the
 /// range of the innermost table or list of the path that it has.
-pub(crate) fn place(document: &DeTable<'_>, path: &str) -> Span {
+pub fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
 
 /// The byte range of item `name` in the list at `path`, or of the whole list if it lacks the item.
-pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
+pub fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     let Some(list) = node(document, path) else { return 0..0 };
     let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());
     let item = items.find(|it| it.get_ref().as_str() == Some(name));
@@ -108,7 +108,7 @@ pub(crate) fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
 }
 
 /// The table at `path`, with its byte range.
-pub(crate) fn table<'a>(document: &'a DeTable<'a>, path: &str) -> Option<(Span, &'a DeTable<'a>)> {
+pub fn table<'a>(document: &'a DeTable<'a>, path: &str) -> Option<(Span, &'a DeTable<'a>)> {
     let node = exact(document, path)?;
     Some((node.span(), node.get_ref().as_table()?))
 }

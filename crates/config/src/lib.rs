@@ -1,31 +1,30 @@
-//! Parses the files that people write, policy files, topologies and scenarios, into values or
-//! findings.
+//! Parses the policy files that people write into values or findings.
 //!
 //! The crate does no I/O: its inputs are text and properties of the host, its outputs are values
 //! and findings. The program and the Python package read the same files in the same way.
+//! [`read`], [`values`] and [`tcp`] are also parts of other kinds of files: topologies, scenarios.
 
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
 mod canonical;
 pub mod code;
-mod diagnostic;
-mod field;
+pub mod diagnostic;
+pub mod field;
 mod hexadecimal;
 pub mod host;
 mod item;
 mod parameters;
 mod parts;
 pub mod policy_file;
-mod read;
-pub mod scenario;
+pub mod read;
 mod shape;
 pub mod source;
+pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
-pub mod topology;
-mod values;
+pub mod values;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Findings, Located, Severity};

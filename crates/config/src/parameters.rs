@@ -516,7 +516,7 @@ mod tests {
     use super::*;
     use crate::policy_file::raw::Signal;
     use crate::read::Read;
-    use crate::scenario::tcp::Tcp;
+    use crate::tcp::Tcp;
 
     /// Checks the parameters of every mechanism of a kind; says how many there are.
     fn check<T: DeserializeOwned + PartialEq>(names: &[&str], schema: &Value) -> usize {

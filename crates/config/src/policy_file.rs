@@ -5,7 +5,7 @@ mod canonical;
 mod classes;
 mod compile;
 mod each_way;
-pub(crate) mod filter;
+pub mod filter;
 mod markings;
 mod overhead;
 mod rates;

@@ -12,10 +12,10 @@ use crate::parameters;
 use crate::shape::{self, Offer};
 
 /// A value with its place in a file.
-pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
+pub type Node<'a> = Spanned<DeValue<'a>>;
 
 /// A type that can be read from a TOML value.
-pub(crate) trait Read: Sized {
+pub trait Read: Sized {
     /// Reads the value. Errors go to `found`; there is at least one if the result is `None`.
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self>;
 
@@ -36,7 +36,7 @@ pub(crate) trait Read: Sized {
 
 /// Parses `text` as TOML, and then calls `read`. After a syntax error it does not, because further
 /// errors may only be consequences.
-pub(crate) fn document<T>(
+pub fn document<T>(
     text: &str,
     read: impl FnOnce(&DeTable<'_>, &mut Findings) -> T,
     found: &mut Findings,
@@ -56,7 +56,7 @@ pub(crate) fn parse<'a>(text: &'a str, start: usize, found: &mut Findings) -> Op
 }
 
 /// The JSON Schema of a whole file.
-pub(crate) fn file_schema<T: Read>(title: &str) -> Value {
+pub fn file_schema<T: Read>(title: &str) -> Value {
     let mut schema = T::schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(title);
@@ -66,7 +66,7 @@ pub(crate) fn file_schema<T: Read>(title: &str) -> Value {
 /// The type of a table's field: required, or an `Option`.
 ///
 /// An invalid field counts as absent, so the other fields are still checked.
-pub(crate) trait Field: Sized {
+pub trait Field: Sized {
     /// `true` if the field is required.
     const REQUIRED: bool;
 
@@ -108,14 +108,14 @@ fn default_of(doc: &str) -> Option<Value> {
 
 /// The schema of a table under construction.
 #[derive(Default)]
-pub(crate) struct TableSchema {
+pub struct TableSchema {
     required: Vec<Value>,
     properties: serde_json::Map<String, Value>,
 }
 
 impl TableSchema {
     /// The schema of a table with the description `doc`.
-    pub(crate) fn finish(self, doc: &str) -> Value {
+    pub fn finish(self, doc: &str) -> Value {
         json!({
             "type": "object",
             "description": doc,
@@ -127,7 +127,7 @@ impl TableSchema {
 }
 
 /// A set of fields, possibly only a part of a table.
-pub(crate) trait Fields: Sized {
+pub trait Fields: Sized {
     /// Their names.
     fn keys() -> Vec<&'static str>;
 
@@ -148,7 +148,7 @@ pub(crate) trait Fields: Sized {
 
 /// A group of fields that is part of another table.
 #[derive(Clone, Debug)]
-pub(crate) struct Also<T>(pub(crate) T);
+pub struct Also<T>(pub T);
 
 impl<T: Fields> Field for Also<T> {
     const REQUIRED: bool = false;
@@ -178,16 +178,16 @@ impl<T: Fields> Field for Also<T> {
 
 /// A required field. If it is empty, an error has already been reported.
 #[derive(Clone, Debug)]
-pub(crate) struct Required<T>(Option<Spanned<T>>);
+pub struct Required<T>(Option<Spanned<T>>);
 
 impl<T> Required<T> {
     /// The value.
-    pub(crate) const fn get(&self) -> Option<&Spanned<T>> {
+    pub const fn get(&self) -> Option<&Spanned<T>> {
         self.0.as_ref()
     }
 
     /// Takes the value.
-    pub(crate) fn take(self) -> Option<Spanned<T>> {
+    pub fn take(self) -> Option<Spanned<T>> {
         self.0
     }
 }
@@ -232,7 +232,7 @@ impl<T: Read> Field for Option<Spanned<T>> {
 }
 
 /// A table being read.
-pub(crate) struct Table<'a> {
+pub struct Table<'a> {
     entries: &'a DeTable<'a>,
     /// Its name in messages.
     what: &'static str,
@@ -242,11 +242,7 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Opens `node` as a table with the name `what` in messages.
-    pub(crate) fn open(
-        node: &'a Node<'a>,
-        what: &'static str,
-        found: &mut Findings,
-    ) -> Option<Self> {
+    pub fn open(node: &'a Node<'a>, what: &'static str, found: &mut Findings) -> Option<Self> {
         let Some(entries) = node.get_ref().as_table() else {
             found.push(wrong_type(node, &format!("a table: {what}")));
             return None;
@@ -255,12 +251,12 @@ impl<'a> Table<'a> {
     }
 
     /// The top-level table of a document.
-    pub(crate) fn document(entries: &'a DeTable<'a>) -> Self {
+    pub fn document(entries: &'a DeTable<'a>) -> Self {
         Self { entries, what: "the file", span: 0..0 }
     }
 
     /// Reads the fields of `T`, and reports all others.
-    pub(crate) fn only<T: Fields>(&self, found: &mut Findings) -> T {
+    pub fn only<T: Fields>(&self, found: &mut Findings) -> T {
         self.close(&T::keys(), found);
         T::take(self, found)
     }
@@ -278,6 +274,7 @@ impl<'a> Table<'a> {
 
 /// Declares tables. One declaration defines the fields that are read, the known names, and the
 /// schema.
+#[macro_export]
 macro_rules! tables {
     ($($(#[doc = $doc:literal])+ $what:literal $table:ident {
         $($(#[doc = $field_doc:literal])+ $key:literal => $field:ident: $type:ty,)+
@@ -288,7 +285,7 @@ macro_rules! tables {
             $($(#[doc = $field_doc])+ pub(crate) $field: $type,)+
         }
 
-        impl crate::read::Fields for $table {
+        impl $crate::read::Fields for $table {
             fn keys() -> Vec<&'static str> {
                 [$(<$type as Field>::keys($key)),+].concat()
             }
@@ -297,7 +294,7 @@ macro_rules! tables {
                 Self { $($field: <$type as Field>::take(table, $key, found),)+ }
             }
 
-            fn describe(into: &mut crate::read::TableSchema) {
+            fn describe(into: &mut $crate::read::TableSchema) {
                 $(<$type as Field>::describe($key, concat!($($field_doc),+).trim(), into);)+
             }
 
@@ -312,26 +309,26 @@ macro_rules! tables {
             }
 
             fn schema() -> serde_json::Value {
-                let mut schema = crate::read::TableSchema::default();
-                <Self as crate::read::Fields>::describe(&mut schema);
+                let mut schema = $crate::read::TableSchema::default();
+                <Self as $crate::read::Fields>::describe(&mut schema);
                 schema.finish(concat!($($doc),+).trim())
             }
 
             fn canonical(node: &Node<'_>) -> toml::Value {
                 let mut fields = toml::Table::new();
                 if let Some(table) = node.get_ref().as_table() {
-                    <Self as crate::read::Fields>::canonical(table, &mut fields);
+                    <Self as $crate::read::Fields>::canonical(table, &mut fields);
                 }
                 toml::Value::Table(fields)
             }
         }
     )+};
 }
-pub(crate) use tables;
+pub use crate::tables;
 
 /// A value or a list of values, never empty.
 #[derive(Clone, Debug)]
-pub(crate) struct List<T>(pub(crate) Vec<Spanned<T>>);
+pub struct List<T>(pub Vec<Spanned<T>>);
 
 impl<T: Read> Read for List<T> {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -364,7 +361,7 @@ impl<T: Read> Read for List<T> {
 
 /// A list that must be written as a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Array<T>(pub(crate) Vec<Spanned<T>>);
+pub struct Array<T>(pub Vec<Spanned<T>>);
 
 impl<T: Read> Read for Array<T> {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -410,7 +407,7 @@ impl Read for String {
 
 /// A whole number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Number(pub(crate) i64);
+pub struct Number(pub i64);
 
 impl Read for Number {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -439,7 +436,7 @@ impl Read for Number {
 }
 
 /// A value with a fixed set of names.
-pub(crate) trait Choice: Copy + 'static {
+pub trait Choice: Copy + 'static {
     /// Its description in messages, with the article.
     const WHAT: &str;
     /// The names with their values.
@@ -526,18 +523,19 @@ pub(crate) fn mechanism_schema(
 }
 
 /// The error for `node` if `what` was expected.
-pub(crate) fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
+pub fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
     let message = format!("expected {what}, found {}", type_name(node.get_ref()));
     Diagnostic::error(Code::WrongType, node.span(), message)
 }
 
-pub(crate) fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
+/// The error for `name` at `span` if it is none of `names`, the names of `what`.
+pub fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
     let message = format!("`{name}` is not {what}");
     Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
 }
 
 /// The entries of `names` that are similar to `name`, or a list of all.
-pub(crate) fn one_of(name: &str, names: &[&str]) -> String {
+pub fn one_of(name: &str, names: &[&str]) -> String {
     let close = names
         .iter()
         .map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), known), known))

@@ -1,12 +1,10 @@
 //! Random input for tests: sets of policies in several spellings, and damaged files.
 
-#[cfg(test)]
 mod damage;
 mod sets;
 mod spelling;
 
-#[cfg(test)]
-pub(crate) use damage::damaged;
+pub use damage::damaged;
 pub use sets::{GATEWAY, item_sets};
 pub use spelling::respelled;
 

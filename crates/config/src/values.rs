@@ -24,7 +24,7 @@ use crate::{parameters, shape};
 
 /// A length of time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Period(pub(crate) Duration);
+pub struct Period(pub Duration);
 
 /// Reads a quantity with `parse`. `example` is shown if the value is not a string.
 fn quantity<T>(
@@ -164,7 +164,7 @@ impl Read for MarkingSpec {
 
 /// The rate adjuster of an aggregate connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Weight(pub(crate) itcp::Config);
+pub struct Weight(pub itcp::Config);
 
 impl Read for Weight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -180,7 +180,7 @@ impl Read for Weight {
 
 /// A Boolean.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flag(pub(crate) bool);
+pub struct Flag(pub bool);
 
 impl Read for Flag {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
@@ -243,7 +243,7 @@ impl Read for Loss {
 }
 
 /// Returns `number` if it is within `range`.
-pub(crate) fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
+pub fn number<T: TryFrom<i64> + PartialOrd + fmt::Display>(
     number: &Spanned<Number>,
     name: &str,
     range: RangeInclusive<T>,

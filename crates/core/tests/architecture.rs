@@ -20,7 +20,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tidegate-wire", &["tidegate-core"]),
     ("tidegate-sim", &["tidegate-core", "tidegate-wire"]),
     ("tidegate-dataplane", &["tidegate-core", "tidegate-wire"]),
-    ("tidegate-config", &["tidegate-core", "tidegate-sim"]),
+    ("tidegate-config", &["tidegate-core"]),
+    ("tidegate-scenario", &["tidegate-core", "tidegate-config", "tidegate-sim"]),
     ("tidegate-repository", &["tidegate-core", "tidegate-config"]),
     (
         "tidegate",
@@ -31,11 +32,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tidegate-sim",
             "tidegate-config",
             "tidegate-repository",
+            "tidegate-scenario",
         ],
     ),
-    ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config"]),
+    ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config", "tidegate-scenario"]),
     ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
-    ("tidegate-fuzz", &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config"]),
+    (
+        "tidegate-fuzz",
+        &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config", "tidegate-scenario"],
+    ),
     (
         "tidegate-bench",
         &[

@@ -26,4 +26,5 @@ pub mod traffic;
 
 pub use cli::main;
 pub use output::{Exit, Failure, Output};
-pub use tidegate_config::{code, policy_file as config, topology};
+pub use tidegate_config::{code, policy_file as config};
+pub use tidegate_scenario::topology;

@@ -16,10 +16,10 @@ use crate::read::{List, Node, Read, wrong_type};
 
 /// A name, a number or a range in a filter.
 #[derive(Clone, Debug)]
-pub(crate) struct Token<K>(pub(crate) String, PhantomData<K>);
+pub struct Token<K>(pub String, PhantomData<K>);
 
 /// A kind of filter field.
-pub(crate) trait TokenKind {
+pub trait TokenKind {
     /// Its values.
     type Number: Copy + Ord;
     /// The code of an error for an invalid value.
@@ -37,7 +37,7 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident: $number:ty, $code:ident, $parse:expr, $show:expr;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Debug)]
-        pub(crate) struct $kind;
+        pub struct $kind;
 
         impl TokenKind for $kind {
             type Number = $number;
@@ -201,7 +201,7 @@ fn value<K: TokenKind>(
 }
 
 /// A DS codepoint.
-pub(crate) fn codepoint(token: &Spanned<Token<Codepoints>>, found: &mut Findings) -> Option<u8> {
+pub fn codepoint(token: &Spanned<Token<Codepoints>>, found: &mut Findings) -> Option<u8> {
     value(token, found)?.first().map(|range| range.first)
 }
 

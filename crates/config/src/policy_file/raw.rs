@@ -28,8 +28,8 @@ use crate::read::{
     Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, mechanism,
     mechanism_schema, tables,
 };
-use crate::scenario::tcp::OfTrunk;
 use crate::source::{Apply, Commit};
+use crate::tcp::OfTrunk;
 use crate::values::{Flag, Period};
 
 tables! {

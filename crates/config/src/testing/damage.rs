@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 /// One of `files` with some bytes replaced. The result is nearly valid, where most code paths are.
-pub(crate) fn damaged(files: Vec<String>) -> impl Strategy<Value = String> {
+pub fn damaged(files: Vec<String>) -> impl Strategy<Value = String> {
     let junk = prop_oneof![
         "[\\PC]{0,8}",
         prop::sample::select(vec!["\"", "[", "]", "{", "}", "=", "\n", "0", "-", "é", "'''"])

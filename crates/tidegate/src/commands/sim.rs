@@ -9,7 +9,7 @@ mod reserved;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::scenario;
+use tidegate_scenario::scenario;
 use tidegate_sim::{Results, Scenario, Simulation};
 
 use super::{Context, check};

@@ -1,0 +1,11 @@
+//! Parses topologies of labs and scenarios of the simulator into values or findings.
+//!
+//! The crate does no I/O: its inputs are text and a function that fetches other files. A lab and
+//! the simulator read the same file.
+
+#![forbid(unsafe_code)]
+
+pub mod scenario;
+pub mod topology;
+
+use tidegate_config::{Findings, code, diagnostic, field, policy_file, read, tcp, values};

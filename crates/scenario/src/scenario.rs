@@ -1,0 +1,77 @@
+//! Scenario files: a topology with traffic and probes.
+//!
+//! They are topology files with a `[run]` table. A lab builds the parts it supports from the same
+//! file.
+
+mod change;
+mod compile;
+pub(crate) mod draw;
+mod network;
+mod problem;
+pub(crate) mod raw;
+mod traffic;
+
+use tidegate_sim::Scenario;
+use toml::de::DeTable;
+
+use crate::topology::{compile as topology, raw::File};
+use crate::{Findings, read};
+
+/// Reads further files named in a scenario, by a path relative to the scenario. An error is the
+/// reason in words.
+pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
+
+/// Reads a scenario file. `path` is its name in messages.
+///
+/// The findings may hold warnings even if there is a result.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use tidegate_scenario::scenario;
+/// use tidegate_sim::Simulation;
+///
+/// let text = r#"
+/// [run]
+/// duration = "5 s"
+///
+/// [[host]]
+/// name = "server"
+///
+/// [[host]]
+/// name = "client"
+///
+/// [[link]]
+/// from = "server"
+/// to = "client"
+/// rate = "8 Mbit/s"
+/// delay = "20 ms"
+///
+/// [[traffic]]
+/// name = "downloads"
+/// kind = "greedy"
+/// from = "server"
+/// to = "client"
+/// flows = 4
+/// "#;
+/// let (scenario, findings) = scenario::parse("line.toml", text, &mut |_| unreachable!());
+/// let scenario = scenario.unwrap_or_else(|| panic!("{}", findings.render(false)));
+/// let simulation = Simulation::new(&scenario).unwrap();
+/// let results = simulation.run(|_| ControlFlow::Continue(())).unwrap();
+/// assert_eq!(results.table("flows").unwrap().rows(), 4);
+/// ```
+pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Findings) {
+    let mut found = Findings::new(path, text);
+    let read = |document: &DeTable<'_>, found: &mut Findings| {
+        let file = File::from_document(document, found);
+        let topology = topology::compile(&file, found);
+        let scenario = compile::compile(&file, &topology, document, fetch, found)?;
+        problem::report(&scenario, &file, document, found);
+        Some(scenario)
+    };
+    let scenario = read::document(text, read, &mut found).flatten();
+    found.sort();
+    (scenario.filter(|_| !found.has_errors()), found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! The simulator's tables, with the fields as written.
+
+use serde_json::{Value, json};
+use tidegate_core::packet::Direction;
+use tidegate_core::{Bytes, Rate};
+use toml::Spanned;
+
+use crate::diagnostic::Findings;
+use crate::policy_file::filter::{Codepoints, Token};
+use crate::read::{
+    Array, Choice, Field, List, Node, Number, Read, Required, Table, tables, wrong_type,
+};
+use crate::values::{Flag, Period, Weight};
+
+use super::draw::Draw;
+use crate::tcp::Tcp;
+
+tables! {
+    /// What the simulator does.
+    "[run]" Run {
+        /// How much time passes in the network.
+        "duration" => duration: Required<Period>,
+        /// How much of it passes before figures are taken. Default: "0 s".
+        "warmup" => warmup: Option<Spanned<Period>>,
+        /// Step of time series. Default: a 300th of the duration.
+        "sample" => sample: Option<Spanned<Period>>,
+        /// Bytes of link-layer header that the length of a packet counts: "14 B" for Ethernet frames
+        /// as a gateway sees them, "0 B" for lengths from the IP header on. Default: "14 B".
+        "link_header" => link_header: Option<Spanned<Bytes>>,
+        /// TCP of the hosts: `profile` ("rfc", "linux" or "ns2-2003"), `congestion` (a congestion
+        /// control), and single details of the profile. Default: { profile = "rfc" }.
+        "tcp" => tcp: Option<Spanned<Tcp>>,
+    }
+
+    /// A group of flows.
+    "[[traffic]]" Traffic {
+        /// What the group is called in reports: letters, digits, dashes, underscores.
+        "name" => name: Required<String>,
+        /// The data of its flows. "greedy" has always more. "file" sends one file, and "arrivals" begins files at
+        /// random. "on-off" sends bursts with pauses. "web" asks for answers and thinks. "cbr" sends at a constant
+        /// rate, and "trace" at given times. "relay" hands on other traffic, flow by flow. "aggregate" carries other
+        /// traffic over one connection.
+        "kind" => kind: Required<Kind>,
+        /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
+        "protocol" => protocol: Option<Spanned<Protocol>>,
+        /// The hosts that send the data.
+        "from" => from: Required<List<String>>,
+        /// The hosts that receive it: as many, one for each; or one of either for all of the others.
+        "to" => to: Required<List<String>>,
+        /// Flows of each pair; with kind "web", its clients. Default: 1.
+        "flows" => flows: Option<Spanned<Number>>,
+        /// When each begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
+        "start" => start: Option<Spanned<Draw<Period>>>,
+        /// When the senders stop to offer data. Default: at the end.
+        "stop" => stop: Option<Spanned<Period>>,
+        /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
+        /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
+        /// { lognormal = { mean = MEAN, deviation = DEVIATION } } or
+        /// { weibull = { mean = MEAN, shape = 0.5 } }.
+        "size" => size: Option<Spanned<Draw<Bytes>>>,
+        /// With kind "web": length of a request, given like `size`. Default: "300 B".
+        "request" => request: Option<Spanned<Draw<Bytes>>>,
+        /// With kind "web": time from an answer to the next request; a time, or drawn as `size` is.
+        "think" => think: Option<Spanned<Draw<Period>>>,
+        /// With kind "on-off" over UDP: how long it sends; a time, or drawn as `size` is.
+        "on" => on: Option<Spanned<Draw<Period>>>,
+        /// With kind "on-off": how long it is silent; a time, or drawn as `size` is.
+        "off" => off: Option<Spanned<Draw<Period>>>,
+        /// With kind "on-off" over TCP: whether each burst has a connection of its own. Default: false.
+        "reconnect" => reconnect: Option<Spanned<Flag>>,
+        /// With kind "arrivals": mean time between two files of a pair's flow.
+        "every" => every: Option<Spanned<Period>>,
+        /// Over UDP: the rate while it sends.
+        "rate" => rate: Option<Spanned<Rate>>,
+        /// Over UDP: length of a packet, with the headers that `link_header` counts. Default: "500 B".
+        "packet" => packet: Option<Spanned<Bytes>>,
+        /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
+        /// such a pair in each line.
+        "trace" => trace: Option<Spanned<Trace>>,
+        /// With kind "relay" or "aggregate": the traffic, written before it, whose receivers are its senders. An
+        /// aggregate connection may carry several.
+        "of" => of: Option<Spanned<List<String>>>,
+        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond. With kind
+        /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
+        "buffer" => buffer: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": the reaction of the gateway to a long queue. "grow": none; "slow": it stops reading
+        /// local connections; "withhold": it keeps their ACKs back while the mean queue is too long. Default: "grow".
+        "overflow" => overflow: Option<Spanned<Overflow>>,
+        /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
+        /// the mean queue.
+        "queue" => queue: Option<Spanned<Bytes>>,
+        /// With kind "aggregate": how its weight follows the load, "fixed", "literal", "measured" or "proportional",
+        /// or a table with `kind` and parameters. Default: the weight of its congestion control.
+        "weight" => weight: Option<Spanned<Weight>>,
+        /// Port of the receiver. Default: 5001.
+        "port" => port: Option<Spanned<Number>>,
+        /// DS codepoint of its packets, by name or number. Default: 0.
+        "dscp" => dscp: Option<Spanned<Token<Codepoints>>>,
+        /// TCP of both ends, as of the run. Without a `profile` it changes fields of the run's; what
+        /// hosts have of their own does not count. Default: that of the hosts.
+        "tcp" => tcp: Option<Spanned<Tcp>>,
+    }
+
+    /// A change of one way of a link during the run. Packets on the link arrive at their old time; after a shorter
+    /// delay, later packets overtake them. Routes stay.
+    "[[change]]" Change {
+        /// Time since the beginning of the run.
+        "at" => at: Required<Period>,
+        /// The end at which packets enter the link, written as in `[[link]]`.
+        "from" => from: Required<String>,
+        /// The other end of the link.
+        "to" => to: Required<String>,
+        /// Delay of the link from then on. Default: as before.
+        "delay" => delay: Option<Spanned<Period>>,
+        /// Rate of the link from then on. Default: as before.
+        "rate" => rate: Option<Spanned<Rate>>,
+    }
+
+    /// Something to record.
+    "[[probe]]" Probe {
+        /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
+        /// "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
+        /// aggregate connection.
+        "kind" => kind: Required<ProbeKind>,
+        /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
+        "from" => from: Option<Spanned<String>>,
+        /// With kind "queue" or "capture": where they leave it.
+        "to" => to: Option<Spanned<String>>,
+        /// With kind "throughput", "window" or "aggregate": name of the traffic.
+        "traffic" => traffic: Option<Spanned<String>>,
+        /// With kind "window": numbers of the flows, from 0. Default: all.
+        "flows" => flows: Option<Spanned<Array<Number>>>,
+        /// With kind "passage": name of the gateway.
+        "gateway" => gateway: Option<Spanned<String>>,
+        /// With kind "passage": the direction of the packets.
+        "direction" => direction: Option<Spanned<Direction>>,
+        /// With kind "passage": packets that are inside for longer count as late. Default: none is late.
+        "bound" => bound: Option<Spanned<Period>>,
+        /// With kind "passage": whether the rounds of each flow are recorded, as the tracker "paper" of
+        /// markings sees them. Default: false.
+        "rounds" => rounds: Option<Spanned<Flag>>,
+        /// With kind "passage": whether the flows that the marking of the link tracks are recorded. Default: false.
+        "tracked" => tracked: Option<Spanned<Flag>>,
+    }
+}
+
+/// What flows send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Greedy,
+    File,
+    OnOff,
+    Web,
+    Arrivals,
+    Constant,
+    Trace,
+    Relay,
+    Aggregate,
+}
+
+impl Choice for Kind {
+    const WHAT: &str = "a kind of traffic";
+    const CHOICES: &[(&str, Self)] = &[
+        ("greedy", Self::Greedy),
+        ("file", Self::File),
+        ("on-off", Self::OnOff),
+        ("web", Self::Web),
+        ("arrivals", Self::Arrivals),
+        ("cbr", Self::Constant),
+        ("trace", Self::Trace),
+        ("relay", Self::Relay),
+        ("aggregate", Self::Aggregate),
+    ];
+}
+
+/// How an aggregate gateway reacts to a long queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Overflow {
+    Grow,
+    Slow,
+    Withhold,
+}
+
+impl Choice for Overflow {
+    const WHAT: &str = "a reaction to overflow";
+    const CHOICES: &[(&str, Self)] =
+        &[("grow", Self::Grow), ("slow", Self::Slow), ("withhold", Self::Withhold)];
+}
+
+/// What carries it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+}
+
+impl Choice for Protocol {
+    const WHAT: &str = "a protocol of traffic";
+    const CHOICES: &[(&str, Self)] = &[("tcp", Self::Tcp), ("udp", Self::Udp)];
+}
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ProbeKind {
+    Queue,
+    Throughput,
+    Window,
+    Capture,
+    Passage,
+    Aggregate,
+}
+
+impl Choice for ProbeKind {
+    const WHAT: &str = "a kind of probe";
+    const CHOICES: &[(&str, Self)] = &[
+        ("queue", Self::Queue),
+        ("throughput", Self::Throughput),
+        ("window", Self::Window),
+        ("capture", Self::Capture),
+        ("passage", Self::Passage),
+        ("aggregate", Self::Aggregate),
+    ];
+}
+
+/// When something is sent, and how much.
+#[derive(Clone, Debug)]
+pub(crate) enum Trace {
+    /// In a file of this path.
+    File(String),
+    /// Here.
+    Pairs(Vec<(Period, Bytes)>),
+}
+
+impl Read for Trace {
+    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let Some(array) = node.get_ref().as_array() else {
+            if node.get_ref().as_str().is_none() {
+                found.push(wrong_type(node, "the path of a file, or a list of [time, size]"));
+            }
+            return node.get_ref().as_str().map(|it| Self::File(it.to_owned()));
+        };
+        let mut pairs = Vec::with_capacity(array.len());
+        for item in array.iter() {
+            let Some([time, size]) = item.get_ref().as_array().map(|it| it.iter().as_slice())
+            else {
+                found.push(wrong_type(item, "a pair such as [\"20 ms\", \"160 B\"]"));
+                return None;
+            };
+            pairs.push((Period::read(time, found)?, Bytes::read(size, found)?));
+        }
+        Some(Self::Pairs(pairs))
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [
+            { "type": "string" },
+            { "type": "array", "items": { "type": "array", "minItems": 2, "maxItems": 2,
+                "prefixItems": [Period::schema(), Bytes::schema()] } },
+        ] })
+    }
+}

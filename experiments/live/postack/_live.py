@@ -1,0 +1,333 @@
+"""Real hosts: a scenario as a lab of network namespaces, with this kernel's TCP.
+
+Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
+Differs: the gateway is the program as it is deployed, the network is that of `tidegate lab`. What
+stands beside each other runs in the same seconds, each in a lab of its own, so that a busy
+machine is busy for all of them; what ran while a gateway hung is run again. What seeds stand for
+are turns. Without root, network namespaces or the program, these runs are skipped, and their claims
+are neither held nor broken.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+
+from tidegate import Scenario, jain, kept
+
+from ...postack._network import FAR, FLOWS, KEPT, RECORD, rules
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 60
+"""Timeout of a command in seconds."""
+
+SLACK = 3
+"""Seconds for which transfers continue after the measurement."""
+
+TRIES = 3
+"""Number of attempts to build a lab."""
+
+AGAIN = 3
+"""Number of times that a turn is repeated because a gateway hung."""
+
+HOSTS = {"near": "10.73.0.1", "far": "10.73.0.2"}
+WINDOW = {"window_scaling": False, "receive_window": "65535 B"}
+"""TCP settings of simulated hosts for windows of 64 KiB; real hosts use `NOT_SCALED`."""
+
+NOT_SCALED = "echo 0 > /proc/sys/net/ipv4/tcp_window_scaling"
+
+COUNTERS = {
+    "TCPTimeouts": "timeouts",
+    "RetransSegs": "retransmitted",
+    "PAWSEstab": "old",
+    "TCPSpuriousRTOs": "spurious",
+    "TCPDSACKRecv": "twice",
+    "TCPLostRetransmit": "lost_again",
+}
+"""Counters of the hosts' TCP: the name in `nstat`, and the name here. They count timeouts, segments
+sent again, segments taken for old (PAWS), spurious timeouts, duplicates that arrived, and
+retransmissions that were lost."""
+
+
+def program() -> Path:
+    """The path of the program: TIDEGATE_BIN, or the result of `make build`."""
+    return kept.program(ROOT)
+
+
+def missing() -> str | None:
+    """The reason for which there can be no lab here, or ``None`` if there can."""
+    if not program().exists():
+        return "the program is not built: make build"
+    if os.geteuid() != 0:
+        return "namespaces with real hosts need root"
+    try:
+        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "there are no network namespaces here"
+    return None
+
+
+def lacks(congestion: str) -> bool:
+    """Returns true if this kernel does not have the congestion control."""
+    path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    return congestion not in path.read_text().split()
+
+
+def hosts(
+    signal: str,
+    *,
+    way: str = "up",
+    loss: float = 0,
+    tcp: Mapping[str, Any] | None = None,
+    seconds: tuple[int, int] = (6, 15),
+    policy: Mapping[str, Any] | None = None,
+    file: Mapping[str, Any] | None = None,
+) -> Scenario:
+    """``near`` behind a gateway and ``far`` beyond it, for the simulator and for a lab.
+
+    Data goes ``up`` or ``down``, and the network beyond the gateway loses ``loss`` percent of it.
+    ``seconds`` are the lengths of the warm-up and of the time that counts.
+    """
+    warmup, counted = seconds
+    settings = {"profile": "linux", **(tcp or {})}
+    net = Scenario(duration=f"{warmup + counted} s", warmup=f"{warmup} s", tcp=settings)
+    net.host("near", gateway="edge")
+    net.host("far")
+    net.gateway("edge", file or {"policy": [rules(signal, way, **(policy or {}))]})
+    sender = {"up": "near", "down": "far"}[way]
+    lossy = {"loss": f"{loss} %"} if loss else {}
+    net.route(**{"from": sender, "delay": FAR, **lossy})
+    net.route(delay=FAR)
+    return net
+
+
+class Lab:
+    """A scenario built from real hosts, until the end of the ``with``."""
+
+    _numbers = count()
+
+    def __init__(self, net: Scenario) -> None:
+        self.name = f"repro-{os.getpid()}-{next(self._numbers)}"
+        self._text = f'name = "{self.name}"\n{net.to_toml()}'
+        self._gateways = [it["name"] for it in net.tables.get("gateway", ())]
+        self._running: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "lab.toml"
+            file.write_text(self._text)
+            for left in reversed(range(TRIES)):
+                try:
+                    _run(program(), "lab", "up", file)
+                    break
+                except RuntimeError:
+                    # On a busy machine a process may start too late, and the wait for it fails.
+                    if not left:
+                        raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+        subprocess.run([program(), "lab", "down", "--lab", self.name], capture_output=True)
+
+    def command(self, host: str, *words: str | Path) -> list[str | Path]:
+        """The command that runs ``words`` on a host."""
+        return [program(), "lab", "exec", "--lab", self.name, host, "--", *words]
+
+    def start(self, host: str, *words: str | Path) -> subprocess.Popen[str]:
+        """Starts a process on a host. It ends with the lab."""
+        process = subprocess.Popen(
+            self.command(host, *words), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self._running.append(process)
+        return process
+
+    def shell(self, host: str, line: str) -> str:
+        """Runs a line of shell on a host, and returns its output."""
+        return _run(*self.command(host, "sh", "-c", line))
+
+    def serve(self, host: str, congestion: str) -> None:
+        """Starts a server for transfers on a host."""
+        words = ["traffic", "serve", "--congestion", congestion]
+        server = self.start(host, program(), *words)
+        assert line_of(server), "the server does not start"
+
+    def fetch(self, host: str, address: str, *words: str) -> subprocess.Popen[str]:
+        """Starts a transfer to a host from the server at an address."""
+        more = ["--interval", "100 ms", *words]
+        return self.start(host, program(), "traffic", "fetch", f"{address}:7000", *more)
+
+    def status(self) -> Mapping[str, Any]:
+        """The answer of the gateway to ``/v1/status``."""
+        return self.ask("edge", "status")
+
+    def ask(self, gateway: str, what: str) -> Mapping[str, Any]:
+        """The answer of a gateway to ``/v1/WHAT``."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(f"/run/tidegate/lab-{self.name}/{gateway}.sock")
+            connection.sendall(f"GET /v1/{what} HTTP/1.0\r\n\r\n".encode())
+            said = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        answer: Mapping[str, Any] = json.loads(said.split(b"\r\n\r\n", 1)[1])
+        return answer
+
+    def hangs(self) -> int:
+        """Number of hangs so far: a gateway had no time, and frames went past it."""
+        return sum(self.ask(it, "status")["hangs"] for it in self._gateways)
+
+    def drops(self) -> dict[str, int]:
+        """Packets dropped in the network so far, by reason."""
+        said = _run(program(), "lab", "network", "--lab", self.name)
+        return dict(json.loads(said)["drops"])
+
+    def aggregate(self, way: str) -> Mapping[str, Any]:
+        """The policy's entry in :meth:`status` for a direction, and the uptime of the gateway.
+
+        The entry exists from the first packet on; the call waits for it.
+        """
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            status = self.status()
+            for it in status["aggregates"]:
+                if it["policy"] == "all" and it["direction"] == way:
+                    return {**it, "uptime_ms": status["uptime_ms"]}
+            time.sleep(0.1)
+        raise RuntimeError(f"nothing went {way}")
+
+    def counters(self) -> dict[str, int]:
+        """The `COUNTERS` of both hosts, added up."""
+        total = dict.fromkeys(COUNTERS.values(), 0)
+        for host in HOSTS:
+            lines = self.shell(host, "cat /proc/net/snmp /proc/net/netstat").splitlines()
+            for names, values in zip(lines[::2], lines[1::2], strict=True):
+                if names.startswith(("Tcp:", "TcpExt:")):
+                    for name, value in zip(names.split(), values.split(), strict=True):
+                        if name in COUNTERS:
+                            total[COUNTERS[name]] += int(value)
+        return total
+
+
+def _run(*words: str | Path) -> str:
+    said = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    if said.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, words))}: {said.stderr}")
+    return said.stdout
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line that a process on a host prints; empty if it ended."""
+    assert process.stdout is not None, "processes of labs are started with a pipe"
+    return process.stdout.readline()
+
+
+def side_by_side(
+    call: Callable[[str], Mapping[str, float]],
+    names: Sequence[str],
+) -> dict[str, float]:
+    """Calls ``call`` with each of ``names`` in the same seconds: columns ``"NAME COLUMN"``.
+
+    A turn is repeated if a gateway hung and frames went past it, up to ``AGAIN`` times. A turn is
+    never repeated because of its results. ``call`` counts the hangs in the column ``"hangs"``.
+    """
+    found: dict[str, float] = {}
+    for _ in range(1 + AGAIN):
+        with ThreadPoolExecutor(len(names)) as pool:
+            pairs = zip(names, pool.map(call, names), strict=True)
+            found = {
+                f"{name} {column}": value for name, it in pairs for column, value in it.items()
+            }
+        if not any(found[f"{name} hangs"] for name in names):
+            break
+    return found
+
+
+def bulk(
+    net: Scenario,
+    *,
+    way: str = "up",
+    congestion: str = "cubic",
+    told: str = "",
+    flows: int = FLOWS,
+    offload: str = "wire",
+    hosts: Mapping[str, str] = HOSTS,
+    mtu: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, float]:
+    """Endless transfers through the lab of a scenario. Its hosts first run the shell line ``told``.
+
+    ``hosts`` has the addresses of the hosts, and ``mtu`` names the ports for long frames. The
+    results have the names of the simulator's (`_network.measured`).
+    """
+    warmup, duration = (float(text.split()[0]) for text in (net.warmup or "0 s", net.duration))
+    sender, receiver = ("near", "far") if way == "up" else ("far", "near")
+    net.tables["offload"] = offload
+    with Lab(net) as lab:
+        for place, ports in (mtu or {}).items():
+            for port in ports:
+                lab.shell(place, f"ip link set {port} mtu 9000")
+        for host in hosts if told else ():
+            lab.shell(host, told)
+        before = lab.counters()
+        lab.serve(sender, congestion)
+        words = [hosts[sender], "--time", f"{duration + SLACK} s"]
+        fetches = [lab.fetch(receiver, *words) for _ in range(flows)]
+        time.sleep(warmup)
+        first = lab.aggregate(way)
+        time.sleep(duration - warmup)
+        last = lab.aggregate(way)
+        told_of = [_told(fetch) for fetch in fetches]
+        counted = {name: n - before[name] for name, n in lab.counters().items()}
+        hangs = lab.hangs()
+    return {
+        **_gained(told_of, warmup, duration),
+        **_waited(first, last, flows),
+        **counted,
+        "hangs": hangs,
+    }
+
+
+def _told(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    said, _ = fetch.communicate(timeout=PATIENCE)
+    lines = [json.loads(line) for line in said.splitlines()]
+    if not lines or not lines[-1]["intact"]:
+        raise RuntimeError(f"a transfer failed: {said}")
+    return lines
+
+
+def _gained(
+    told: Sequence[Sequence[Mapping[str, Any]]], begin: float, end: float
+) -> dict[str, float]:
+    def rate(lines: Sequence[Mapping[str, Any]]) -> float:
+        counted = [line for line in lines if begin * 1e3 <= line["at_ms"] <= end * 1e3]
+        (first, *_, last) = counted
+        return float(8e3 * (last["bytes"] - first["bytes"]) / (last["at_ms"] - first["at_ms"]))
+
+    rates = np.array([rate(lines) for lines in told])
+    return {"goodput": float(rates.sum()), "jain": jain(rates)}
+
+
+def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> dict[str, float]:
+    """Mean queues by Little's law: the rate of departures times the mean delay."""
+    took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
+    sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
+    data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took
+    held = [(it["signal"] or {}).get("held_ns", 0) for it in (first, last)]
+    acks = (held[1] - held[0]) / 1e9 / took
+    return {
+        "rate": amount * 8 / took,
+        "data": data,
+        "acks": acks,
+        "memory": data + acks * RECORD + flows * KEPT,
+        "peak": last["peak_waiting_bytes"],
+        "dropped": sum(last["drops"].values()),
+    }

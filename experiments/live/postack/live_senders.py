@@ -1,0 +1,148 @@
+"""Whatever a real sender's TCP is like, no stall and no timeout comes of its ACKs being held.
+
+Source: postack, ledger A001-7, R001-15 and R001-18.
+Differs: see `_live.py`. CUBIC of this kernel, two flows up and, of some kinds, two down, with one
+thing changed at a time, on the wire as it is and with the offloads of the kernel (TSO, GRO).
+Without loss, so that every timeout would be the gateway's. Segments of 256 and 536 bytes get a
+quarter and a half of the rate: two cores that hold eight labs have no time for four times the
+packets. At the whole rate gateways hung there for 50 ms and more in most turns, with a queue for
+each flow too, and frames went past them; then 0 to 470 segments of a run were taken for old. Scales
+of windows are those that hosts choose for windows of up to 32 KiB, 64 KiB, ... 512 MiB. Segments of
+8960 bytes fit no buffer of AF_XDP: there, the gateway has packet sockets. This kernel has no VLAN
+devices; frames in a VLAN are a case of `make test` (`tests/tests/senders.rs`), whose hosts tag them
+themselves.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ...postack._network import rules
+from ._live import HOSTS, bulk, hosts, missing, side_by_side
+
+live_senders = Experiment(__file__, seeds=3, needs=missing)
+
+V6 = {"near": "[fd73::1]", "far": "[fd73::2]"}
+IPV4 = "/proc/sys/net/ipv4"
+PATH = 'path="$(ip -4 route show dev eth0 | head -n 1) dev eth0"'
+ROUTE = f"{PATH}; ip route replace $path"
+
+
+def scale(bits: int) -> str:
+    """A shell command for a receive window so large that its scale has this many bits."""
+    return f"echo 4096 131072 {1 << 15 + bits} > {IPV4}/tcp_rmem; {ROUTE} window {1 << 15 + bits}"
+
+
+KINDS = {
+    "linux": "",
+    "IPv6": "",
+    "not scaled": f"echo 0 > {IPV4}/tcp_window_scaling",
+    **{f"scale {bits}": scale(bits) for bits in range(15)},
+    "no SACK": f"echo 0 > {IPV4}/tcp_sack",
+    "no timestamps": f"echo 0 > {IPV4}/tcp_timestamps",
+    "an ACK for each": f"{ROUTE} quickack 1",
+    **{f"mss {mss}": f"{ROUTE} advmss {mss}" for mss in (256, 536, 1220)},
+    "mss 8960": "ip link set eth0 mtu 9000",
+}
+DOWN = ["linux", "IPv6", "not scaled", "scale 0", "no SACK", "no timestamps", "mss 536"]
+KINDS |= {f"{kind}, down": KINDS[kind] for kind in DOWN}
+LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"]}
+"""Ports between the hosts that long frames pass."""
+
+SMALL = {"mss 256": "2500 kbit/s", "mss 536": "5 Mbit/s"}
+"""Rates for small segments, which would be too many at the usual rate."""
+
+CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("wire", "default")]
+
+
+@live_senders.run(kind=list(KINDS))
+def measure(seed: int, kind: str) -> dict[str, float]:
+    name, _, down = kind.partition(", ")
+    way = down or "up"
+
+    def run(case: str) -> dict[str, float]:
+        signal, offload = case.split()
+        long = name == "mss 8960"
+        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, way)]}
+        less = {"profile": {"mean": SMALL[name], "burst": "15140 B"}} if name in SMALL else {}
+        file = sockets if long else None
+        return bulk(
+            hosts(signal, way=way, seconds=(3, 5), policy=less, file=file),
+            way=way,
+            told=KINDS[kind],
+            flows=2,
+            offload=offload,
+            hosts=V6 if name == "IPv6" else HOSTS,
+            mtu=LONG if long else {},
+        )
+
+    return side_by_side(run, CASES)
+
+
+def ratios(runs: Table) -> list[np.ndarray]:
+    """Goodput with ACKs held, divided by that with a queue for each flow, for both offloads."""
+    return [runs[f"gate {it} goodput"] / runs[f"none {it} goodput"] for it in ("wire", "default")]
+
+
+def worst(runs: Table) -> Numbers:
+    each = [ratio for kind in KINDS for ratio in ratios(runs.where(kind=kind))]
+    return [min(turn) for turn in zip(*each, strict=True)]
+
+
+def more(runs: Table, *names: str) -> Numbers:
+    """Counters with ACKs held, less those with a queue for each flow, summed over all kinds."""
+    sides = [(f"gate {it}", f"none {it}") for it in ("wire", "default")]
+    cells = [runs.where(kind=kind) for kind in KINDS]
+    return sum(
+        cell[f"{gate} {name}"] - cell[f"{none} {name}"]
+        for cell in cells
+        for gate, none in sides
+        for name in names
+    )
+
+
+@live_senders.claim(
+    "A001-7", "live, worst of all kinds: goodput of a queue for each flow's", at_least=0.97
+)
+def goodput(runs: Table) -> Numbers:
+    return worst(runs)
+
+
+@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", at_most=0)
+def timeouts(runs: Table) -> Numbers:
+    return more(runs, "timeouts", "spurious")
+
+
+@live_senders.claim(
+    "A001-7",
+    "live, all kinds: segments that arrived twice, less a queue's",
+    at_most=0,
+    margin=2,
+    why="one segment, in one of 192 runs with ACKs held; why it was sent again is not known",
+)
+def twice(runs: Table) -> Numbers:
+    return more(runs, "twice")
+
+
+@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", at_most=0)
+def old(runs: Table) -> Numbers:
+    cells = [runs.where(kind=kind) for kind in KINDS]
+    each = [cell[f"gate {it} old"] for cell in cells for it in ("wire", "default")]
+    return np.sum(each, axis=0)
+
+
+@live_senders.figure
+def figure(runs: Table) -> Any:
+    figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
+    figure.set_size_inches(10, 4)
+    for number, label in enumerate(("on the wire", "with offloads")):
+        means = [ratios(runs.where(kind=kind))[number].mean() for kind in KINDS]
+        axes.plot(list(KINDS), means, marker="o", linestyle="", label=label)
+    axes.tick_params(axis="x", rotation=60)
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return figure

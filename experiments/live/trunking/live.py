@@ -1,0 +1,97 @@
+"""Two trunks share a path of real hosts as their guarantees and VMSS say, and lose no user packet.
+
+Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; ledger, A003-1 and
+A003-3.
+Differs: see `_live.py` and `_network.py`. All cases run side by side, 15 s of warm-up and 200 s
+that count, in five turns: three are the paper's 600 s. What waits at the router is not logged, nor
+are rates of single seconds (A003-2), which `fig4` and `fig5` have.
+Losses are counted from the beginning on.
+"""
+
+import time
+
+import numpy as np
+
+from tidegate import Table
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ...trunking._network import GUARANTEES, KB, RATE, VMSS
+from ..postack._live import missing, side_by_side
+from ._live import SINK, lab_of, script, sent, user_loss
+
+live = Experiment(__file__, seeds=5, needs=missing)
+
+EQUAL = (1500, 1500)
+CASES = {
+    "a": (VMSS, GUARANTEES["a"], 1),
+    "b": (VMSS, GUARANTEES["b"], 1),
+    "c": (EQUAL, GUARANTEES["a"], 1),
+    "half": (EQUAL, GUARANTEES["a"], 0.5),
+}
+"""For each case VMSS, guarantees, and the router's buffer divided by that of equation 2."""
+
+WARMUP, SECONDS = 15, 200
+SITES = (1, 2)
+
+
+@live.run()
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
+        vmss, guarantee, buffer = CASES[case]
+        trunks = [
+            {"vmss": size, "guarantee": part} for size, part in zip(vmss, guarantee, strict=True)
+        ]
+        with lab_of(trunks, delay="10 ms", buffer=buffer) as lab:
+            for site in SITES:
+                script(lab, f"host{site}", "flood", SINK, str(RATE))
+            time.sleep(WARMUP)
+            begin, before = time.monotonic(), [sent(lab, site) for site in SITES]
+            time.sleep(SECONDS)
+            took = time.monotonic() - begin
+            rates = [
+                (sent(lab, site) - it) / took / KB for site, it in zip(SITES, before, strict=True)
+            ]
+            lost = user_loss(lab)
+            hangs = lab.hangs()
+        return {"rate_1": rates[0], "rate_2": rates[1], "lost": lost, "hangs": hangs}
+
+    return side_by_side(run, list(CASES))
+
+
+def claim_rates(case: str, paper: tuple[int, int]) -> None:
+    """Claims that both trunks have the rates of the paper."""
+    for site in SITES:
+
+        def measured(runs: Table, column: str = f"{case} rate_{site}") -> np.ndarray:
+            return runs[column]
+
+        measured.__name__ = f"rate_{case}_{site}"
+        text = f"live, ({case}): trunk {site}, KB/s"
+        live.claim("A003-1", text, paper=paper[site - 1], within=0.08)(measured)
+
+
+claim_rates("a", (800, 400))
+claim_rates("b", (600, 600))
+
+
+@live.claim("A003-1", "live, (a): both, of the link", paper=1, at_least=0.97)
+def link(runs: Table) -> Numbers:
+    return (runs["a rate_1"] + runs["a rate_2"]) * KB / RATE
+
+
+@live.claim("A003-3", "live, (c): user packets lost on the path, in each turn", paper=0, at_most=0)
+def lost(runs: Table) -> Numbers:
+    return runs["c lost"]
+
+
+@live.claim("A003-3", "live, (a) and (b): user packets lost on the path", at_most=0)
+def lost_of_shares(runs: Table) -> Numbers:
+    return runs["a lost"] + runs["b lost"]
+
+
+@live.claim(
+    "A003-3", "live, with half of that room: user packets lost", at_least=1, kind="shown otherwise"
+)
+def half(runs: Table) -> Numbers:
+    return runs["half lost"]

@@ -1,0 +1,113 @@
+"""Small transfers beside a UDP blast and greedy TCP of other sites, between real hosts.
+
+Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
+Differs: see `_live.py`, and `fig10.py` for what the paper does not print. One of the other sites
+sends UDP as fast as the whole bottleneck, the other ten CUBIC connections, in place of ftp from
+both. Hosts are those of this kernel, whose first window holds a whole transfer. There are 20
+clients, and turns of 60 s, which begin five after the others have. A transfer that has not ended by
+then counts with the time it has taken so far, which flatters the case without trunks. With trunks
+the router has four and a half times the room of equation 2, as in `fig9.py`: they begin into an
+empty line here, and user packets lost count from the beginning on (with the room itself, two turns
+lost 35). Without, it is tried with that and with the room itself, as lines that drop fill all the
+room there is: claims compare with the better of both. A blast that the machine sends too slowly
+makes the case without trunks better, and so counts against the claims.
+"""
+
+import json
+import time
+
+import numpy as np
+
+from tidegate import Table
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ...trunking._network import RATE
+from ..postack._live import PATIENCE, Lab, line_of, missing, side_by_side
+from ._live import SINK, lab_of, script, user_loss
+
+live_web = Experiment(__file__, seeds=5, needs=missing)
+
+CASES = {"a": 1, "b": 1, "roomy b": 4.5, "c": 4.5}
+"""Web alone (a), web beside other traffic with two buffers (b), and a trunk for each site (c). The
+numbers are the router's buffer divided by that of equation 2."""
+
+CLIENTS, SESSIONS = 20, 10
+SETTLED, SECONDS = 5, 60
+SIZE = 8192
+TRUNKS = [{"vmss": 1500, "guarantee": 0}] * 3
+
+
+@live_web.run()
+def measure(seed: int) -> dict[str, float]:
+    def run(case: str) -> dict[str, float]:
+        with lab_of(TRUNKS, delay="35 ms", carried=case == "c", buffer=CASES[case]) as lab:
+            server = script(lab, "host1", "serve")
+            assert line_of(server), "the web server does not start"
+            if case != "a":
+                script(lab, "host2", "flood", SINK, str(RATE))
+                lab.serve("host3", "cubic")
+                for _ in range(SESSIONS):
+                    lab.fetch("sink", "10.73.0.3", "--time", f"{SECONDS + 2 * SETTLED} s")
+            time.sleep(SETTLED)
+            begin, before = time.monotonic(), blasted(lab)
+            words = ["fetch", "10.73.0.1", str(CLIENTS), str(SECONDS)]
+            said, _ = script(lab, "sink", *words).communicate(timeout=SECONDS + PATIENCE)
+            blast = (blasted(lab) - before) / (time.monotonic() - begin) / RATE
+            lost = user_loss(lab)
+            hangs = lab.hangs()
+        told = json.loads(said)
+        took = 1000 * np.array(told["took"] + told["waiting"])
+        return {
+            "rate": len(told["took"]) * SIZE / 1024 / SECONDS,
+            "mean": took.mean(),
+            "deviation": took.std(),
+            "most": took.max(),
+            "lost": lost,
+            "blast": blast,
+            "hangs": hangs,
+        }
+
+    return side_by_side(run, list(CASES))
+
+
+def blasted(lab: Lab) -> int:
+    """Bytes of frames that the site of the blast has sent."""
+    return int(lab.shell("host2", "cat /sys/class/net/eth0/statistics/tx_bytes"))
+
+
+def ratio(runs: Table, column: str, better: np.ufunc = np.minimum) -> np.ndarray:
+    """A column with trunks, divided by the better value without trunks in the two buffers."""
+    return runs[f"c {column}"] / better(runs[f"b {column}"], runs[f"roomy b {column}"])
+
+
+@live_web.claim("A003-6", "live: throughput with trunks, of that without", paper=1.95, at_least=1.5)
+def rate(runs: Table) -> Numbers:
+    return ratio(runs, "rate", np.maximum)
+
+
+@live_web.claim("A003-6", "live: mean delay with trunks, of that without", paper=0.52, at_most=0.7)
+def mean(runs: Table) -> Numbers:
+    return ratio(runs, "mean")
+
+
+@live_web.claim("A003-6", "live: deviation of delay with trunks, of that without", paper=0.24,
+                at_most=0.5)  # fmt: skip
+def deviation(runs: Table) -> Numbers:
+    return ratio(runs, "deviation")
+
+
+@live_web.claim("A003-6", "live: longest delay with trunks, of that without", paper=0.25,
+                at_most=0.5)  # fmt: skip
+def most(runs: Table) -> Numbers:
+    return ratio(runs, "most")
+
+
+@live_web.claim("A003-6", "live: mean delay alone, of that with trunks", paper=0.58, at_most=1)
+def mean_alone(runs: Table) -> Numbers:
+    return runs["a mean"] / runs["c mean"]
+
+
+@live_web.claim("G4", "live: user packets lost on the path with trunks", paper=0, at_most=0)
+def lost(runs: Table) -> Numbers:
+    return runs["c lost"]

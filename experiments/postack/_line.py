@@ -1,0 +1,89 @@
+"""A line with a provider's buffer before it, and a gateway behind it with 95 % of the line's rate.
+
+Source: postack, ledger R001-10 (placement D), as a home has it: the gateway's `rate` is a little
+less than the line's, and one policy of that rate holds the ACKs of all downloads.
+Differs: the ledger gives no numbers for this. The line has 25 Mbit/s and a buffer of 100 ms, hosts
+are like Linux 6 with CUBIC, and each server has a round-trip time of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate import Result, Scenario
+
+from ._network import SIGNALS
+
+LINE = 25_000_000
+"""Rate of the provider's line, bit/s."""
+
+PART = 0.95
+"""Part of the line's rate that the gateway lets through."""
+
+BUFFER = 0.1
+"""Seconds of the line's rate that the provider's buffer holds."""
+
+NEAR = 200e-6
+"""One-way delay from the provider to the client, in seconds."""
+
+
+def policy(signal: str | Mapping[str, Any], rate: float, **fields: Any) -> dict[str, Any]:
+    """Holds the ACKs of TCP downloads, or with the signal `none` only shapes them."""
+    spec = SIGNALS[signal] if isinstance(signal, str) else signal
+    rule: dict[str, Any] = {
+        "name": "downloads",
+        "match": {"direction": "down", "protocol": "tcp"},
+        "profile": {"mean": f"{round(rate)} bit/s"},
+        "action": "shape",
+        **fields,
+    }
+    if spec is not None:
+        rule["signal"] = spec
+    return rule
+
+
+def line(
+    signal: str | Mapping[str, Any],
+    servers: Mapping[str, float],
+    *,
+    rate: int = LINE,
+    file: Mapping[str, Any] | None = None,
+    seconds: int = 60,
+    **tcp: Any,
+) -> Scenario:
+    """A client behind the gateway, and servers by name with their round-trip times in seconds.
+
+    ``file`` replaces parts of the policy file, and ``tcp`` has settings of all hosts. Figures count
+    from the beginning, so that all drops do; :func:`rate_of` leaves it out.
+    """
+    net = Scenario(duration=f"{seconds} s", sample="1 s", tcp={"profile": "linux", **tcp})
+    kept = rate * PART
+    rates = {"up": "1 Gbit/s", "down": f"{round(kept)} bit/s"}
+    whole = {"gateway": {"rate": rates}, "policy": [policy(signal, kept)], **(file or {})}
+    net.router("provider")
+    net.gateway("gateway", whole)
+    net.host("client")
+    net.link("client", "gateway.lan", rate="1 Gbit/s", delay=_delay(NEAR / 2))
+    net.link(
+        "provider", "gateway.wan", rate=f"{rate} bit/s", delay=_delay(NEAR / 2),
+        queue={"kind": "drop-tail", "limit": f"{round(rate * BUFFER / 8)} B"},
+        back={"rate": "1 Gbit/s", "queue": "drop-tail"},
+    )  # fmt: skip
+    for name, round_trip in servers.items():
+        net.host(name)
+        net.link(name, "provider", rate="1 Gbit/s", delay=_delay(round_trip / 2 - NEAR))
+    return net
+
+
+def rate_of(run: Result, group: str, since: float) -> float:
+    """Goodput of a group from ``since`` on, in bit/s."""
+    table = run.windowed("goodput over time")
+    return float(table[f"{group}_bps"][table["time_seconds"] > since].mean())
+
+
+def dropped(run: Result) -> float:
+    """Packets dropped by the provider and by the gateway."""
+    return float(run.drops["dropped_packets"].sum())
+
+
+def _delay(seconds: float) -> str:
+    return f"{round(seconds * 1e6)} us"

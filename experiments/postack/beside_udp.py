@@ -1,0 +1,88 @@
+"""A sender without ACK control has its part of the line beside senders with it.
+
+Source: none prints these numbers. The part is what a queue for each flow leaves.
+Differs: see `_line.py`. 1 or 4 endless downloads are under the policy. A download of 10 MB is not:
+it stands for QUIC or a tunnel over UDP, which respond to loss but have no ACKs to hold. It is TCP
+with CUBIC here, on a port that the policy does not match. The link's queue is `fq-codel`, or the
+default. Times are divided by those of the same policy file without a `signal`, in the same seed.
+The bound is a goal, set before any repair: 1.03.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment, paired
+from tidegate.statistics import Numbers
+
+from ._line import LINE, PART, line, policy
+
+beside_udp = Experiment(__file__)
+
+DOWNLOADS = [1, 4]
+ROUND_TRIPS = [10, 30, 80]
+"""In milliseconds."""
+
+QUEUES = ["fq-codel", "hosts"]
+SHOWN = ["none", "gate"]
+MATCH = {"direction": "down", "protocol": "tcp", "src_port": 5001}
+ENDLESS: dict[str, Any] = {"size": "1 GB", "request": "200 B", "think": "1 s", "port": 5001}
+OTHER: dict[str, Any] = {"size": "10 MB", "request": "200 B", "think": "100 s", "port": 443}
+
+WHY = (
+    "the link's gate has no part for packets without ACK control: it asks for data at the whole "
+    "rate of the link"
+)
+
+
+@beside_udp.run(signal=SHOWN, queue=QUEUES, downloads=DOWNLOADS, round_trip=ROUND_TRIPS)
+def measure(
+    seed: int, signal: str, queue: str, downloads: int, round_trip: int
+) -> dict[str, float]:
+    rate = round(LINE * PART)
+    gateway = {"rate": {"up": "1 Gbit/s", "down": f"{rate} bit/s"}, "queue": queue}
+    file = {"gateway": gateway, "policy": [policy(signal, rate, match=MATCH)]}
+    servers = {"server": round_trip / 1e3, "other": round_trip / 1e3}
+    net = line(signal, servers, seconds=30, file=file)
+    start = {"uniform": ["0 s", "500 ms"]}
+    net.traffic("bulk", "web", "server", "client", flows=downloads, start=start, **ENDLESS)
+    net.traffic("quic", "web", "other", "client", start={"uniform": ["5 s", "5500 ms"]}, **OTHER)
+    return {"took": net.run(seed).transfers.where(group="quic")["took_seconds"][0]}
+
+
+def longer(runs: Table, **cell: Any) -> np.ndarray:
+    """Time of the download without ACK control, divided by its time without a signal."""
+    cells = runs.where(**cell)
+    return paired(cells.where(signal="gate"), cells.where(signal="none"), "took")
+
+
+def claim_part(queue: str, downloads: int) -> None:
+    """Claims that it has its part beside so many downloads, for the worst round trip."""
+
+    def part(runs: Table) -> Numbers:
+        cell = {"queue": queue, "downloads": downloads}
+        return np.max([longer(runs, round_trip=it, **cell) for it in ROUND_TRIPS], axis=0)
+
+    part.__name__ = f"{queue}_{downloads}".replace("-", "_")
+    text = f"queue `{queue}`, beside {downloads}: time of the other, of that without a signal"
+    beside_udp.claim("beyond", text, at_most=1.03, why=WHY)(part)
+
+
+for each in QUEUES:
+    for number in DOWNLOADS:
+        claim_part(each, number)
+
+
+@beside_udp.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(QUEUES)
+    for axes, queue in zip(panels, QUEUES, strict=True):
+        for n in DOWNLOADS:
+            means = [longer(runs, queue=queue, downloads=n, round_trip=it).mean()
+                     for it in ROUND_TRIPS]  # fmt: skip
+            axes.plot(ROUND_TRIPS, means, marker="o", label=f"beside {n}")
+        axes.set_xlabel("round trip, ms")
+        axes.set_ylabel("time of the other, of that without a signal")
+        axes.legend()
+    return figure

@@ -1,0 +1,86 @@
+"""A plan with a burst is honoured downwards: the burst passes at the peak, with an empty queue.
+
+Source: postack, ledger R001-9 (P3 follows the rate of the policy), with a profile of two rates.
+Differs: see `_line.py`. The ledger has no numbers for this. The profile has a mean of 5 Mbit/s, a
+peak of 20 Mbit/s and a burst of 10 MB, which is unused when a download of 5 MB begins. Delays are
+those of all packets with data beyond the way from the server to the client. They are compared with
+those of a profile whose mean is the peak.
+The bounds are goals, set before any repair: 1.05, and for delays 1.1.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment, paired
+from tidegate.statistics import Numbers
+
+from ._line import line, policy
+
+burst = Experiment(__file__)
+
+PEAK = "20 Mbit/s"
+PROFILES: dict[str, dict[str, str]] = {
+    "burst": {"mean": "5 Mbit/s", "peak": PEAK, "burst": "10 MB"},
+    "mean = peak": {"mean": PEAK},
+}
+ROUND_TRIPS = [4, 30, 100]
+"""In milliseconds."""
+
+SHOWN = ["none", "gate"]
+DOWNLOAD: dict[str, Any] = {"size": "5 MB", "request": "200 B", "think": "100 s"}
+
+WHY = (
+    "the gate asks for data at the mean, as if the bucket of the burst were empty: its rate is the "
+    "profile's mean, whatever tokens there are"
+)
+
+
+@burst.run(signal=SHOWN, profile=list(PROFILES), round_trip=ROUND_TRIPS)
+def measure(seed: int, signal: str, profile: str, round_trip: int) -> dict[str, float]:
+    file = {"policy": [policy(signal, 0, profile=PROFILES[profile])]}
+    net = line(signal, {"server": round_trip / 1e3}, seconds=20, file=file)
+    start = {"uniform": ["0 s", "500 ms"]}
+    net.traffic("download", "web", "server", "client", start=start, **DOWNLOAD)
+    run = net.run(seed)
+    took, late = run.transfers["took_seconds"][0], run.groups["delay_p99_seconds"][0]
+    return {"took": took, "late": late - round_trip / 2e3}
+
+
+def claim_path(round_trip: int) -> None:
+    """Claims the goals for a round trip: the time and the delay."""
+
+    def time(runs: Table) -> Numbers:
+        cell = runs.where(profile="burst", round_trip=round_trip)
+        return paired(cell.where(signal="gate"), cell.where(signal="none"), "took")
+
+    def late(runs: Table) -> Numbers:
+        cell = runs.where(signal="gate", round_trip=round_trip)
+        return paired(cell.where(profile="burst"), cell.where(profile="mean = peak"), "late")
+
+    time.__name__, late.__name__ = f"time_{round_trip}", f"late_{round_trip}"
+    path = f"round trip of {round_trip} ms"
+    burst.claim("R001-9", f"{path}: time of 5 MB with ACKs held, of that without",
+                at_most=1.05, why=WHY)(time)  # fmt: skip
+    burst.claim("R001-9", f"{path}: 99th percentile of queueing delays, of that with mean = peak",
+                at_most=1.1)(late)  # fmt: skip
+
+
+for each in ROUND_TRIPS:
+    claim_path(each)
+
+
+@burst.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(list(PROFILES))
+    for axes, profile in zip(panels, PROFILES, strict=True):
+        for signal in SHOWN:
+            cell = runs.where(profile=profile, signal=signal)
+            means = [np.mean(cell.where(round_trip=it)["took"]) for it in ROUND_TRIPS]
+            axes.plot(ROUND_TRIPS, means, marker="o", label=signal)
+        axes.set_xlabel("round trip, ms")
+        axes.set_ylabel("time of 5 MB, s")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+    return figure

@@ -1,0 +1,104 @@
+"""BBR with its ACKs held leaves the line idle for no longer than without.
+
+Source: BBR (draft-ietf-ccwg-bbr), section 5.3.4.3 (ProbeRTT): every 10 s a sender with little in
+flight for 200 ms measures the path; held ACKs are a part of the path.
+Differs: see `_line.py`. One download with BBR is alone, or beside one with CUBIC. Time counts from
+10 s to 60 s in steps of 20 ms: as idle if the client gets less than a tenth of the policy's rate,
+and as slow if it gets less than nine tenths.
+The bounds are goals, set before any repair.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidegate import Table, plots
+from tidegate.experiment import Experiment
+from tidegate.statistics import Numbers
+
+from ._line import LINE, PART, line
+
+probe_rtt = Experiment(__file__)
+
+ROUND_TRIPS = [10, 40, 100]
+"""In milliseconds."""
+
+SHOWN = ["none", "gate"]
+BESIDE = ["alone", "beside one with CUBIC"]
+STEP = 0.02
+BEGINS: dict[str, Any] = {"start": {"uniform": ["0 s", "500 ms"]}}
+
+WHY = (
+    "a sender in ProbeRTT sends nothing until all but four segments are acknowledged, and held "
+    "ACKs take as long as they were held. Without ACK control, data that waits fills the line "
+    "meanwhile, also while the sender drains its queue between two such phases"
+)
+
+BOTH = "without ACKs held it is as little (`#full-without`)"
+
+
+@probe_rtt.run(signal=SHOWN, round_trip=ROUND_TRIPS, beside=BESIDE)
+def measure(seed: int, signal: str, round_trip: int, beside: str) -> dict[str, float]:
+    net = line(signal, {"server": round_trip / 1e3}, seconds=60)
+    net.sample = f"{round(STEP * 1000)} ms"
+    net.traffic("bbr", "greedy", "server", "client", tcp={"congestion": "bbr"}, **BEGINS)
+    if beside != BESIDE[0]:
+        net.traffic("cubic", "greedy", "server", "client", port=5002, **BEGINS)
+    rates = net.run(seed).windowed()
+    part = rates["total_bps"][rates["time_seconds"] > 10] / (LINE * PART)
+    return {
+        "rate": part.mean(),
+        "idle": (part < 0.1).sum() * STEP,
+        "slow": (part < 0.9).sum() * STEP,
+    }
+
+
+def compared(runs: Table, column: str, beside: str) -> np.ndarray:
+    """With ACKs held less without: a row for each round trip, a column for each seed."""
+    cells = [runs.where(round_trip=it, beside=beside) for it in ROUND_TRIPS]
+    gate, none = ([cell.where(signal=it)[column] for cell in cells] for it in ("gate", "none"))
+    return np.array(gate) - np.array(none)
+
+
+@probe_rtt.claim("BBR", "alone: seconds of 50 with an idle line, with ACKs held less without",
+                 at_most=0.1, why=WHY)  # fmt: skip
+def idle(runs: Table) -> Numbers:
+    return compared(runs, "idle", BESIDE[0]).max(axis=0)
+
+
+@probe_rtt.claim("BBR", "alone: the same below nine tenths of the rate", at_most=0.5, why=WHY)
+def slow(runs: Table) -> Numbers:
+    return compared(runs, "slow", BESIDE[0]).max(axis=0)
+
+
+@probe_rtt.claim(
+    "BBR", "alone: use of the rate, with ACKs held less without", at_least=-0.01, why=WHY
+)
+def rate(runs: Table) -> Numbers:
+    return compared(runs, "rate", BESIDE[0]).min(axis=0)
+
+
+@probe_rtt.claim("BBR", "beside one with CUBIC: use of the rate", at_least=0.99, why=BOTH)
+def full(runs: Table) -> Numbers:
+    cell = runs.where(beside=BESIDE[1], signal="gate")
+    return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)
+
+
+@probe_rtt.claim("BBR", "beside one with CUBIC: the same without ACKs held", kind="context")
+def full_without(runs: Table) -> Numbers:
+    cell = runs.where(beside=BESIDE[1], signal="none")
+    return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)
+
+
+@probe_rtt.figure
+def figure(runs: Table) -> Any:
+    figure, panels = plots.panels(BESIDE)
+    for axes, beside in zip(panels, BESIDE, strict=True):
+        for signal in SHOWN:
+            cell = runs.where(signal=signal, beside=beside)
+            means = [cell.where(round_trip=it)["slow"].mean() for it in ROUND_TRIPS]
+            axes.plot(ROUND_TRIPS, means, marker="o", label=signal)
+        axes.set_xlabel("round trip, ms")
+        axes.set_ylabel("seconds below nine tenths of the rate")
+        axes.legend()
+    return figure
