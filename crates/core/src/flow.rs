@@ -246,12 +246,13 @@ impl Flow {
 
     /// Counts `packets` of the flow that entered the gateway.
     pub const fn enter(&mut self, packets: u32) {
-        self.inside = self.inside.saturating_add(packets);
+        self.inside = self.inside.wrapping_add(packets);
     }
 
-    /// Counts a packet of the flow that was released.
+    /// Counts a packet of the flow that was released. It may precede the count of a packet that entered
+    /// before, so the number wraps.
     pub const fn leave(&mut self) {
-        self.inside = self.inside.saturating_sub(1);
+        self.inside = self.inside.wrapping_sub(1);
     }
 
     /// Number of packets of the flow in the gateway and in its driver, held ACKs included. As long

@@ -113,10 +113,16 @@ impl Gateway {
     /// made or released. Every call that changes the gateway ends with it.
     #[inline]
     pub(super) fn drain(&mut self, now: Time) {
+        if self.sorter.has_signals() {
+            self.release_by_work_lists(now);
+        }
+        self.sorter.count_changes(&mut self.pool);
+    }
+
+    fn release_by_work_lists(&mut self, now: Time) {
         while self.egress.iter().any(Egress::has_work) {
             Direction::BOTH.into_iter().for_each(|way| self.drain_egress(now, way));
         }
-        self.sorter.count_changes(&mut self.pool);
     }
 
     #[inline(never)]

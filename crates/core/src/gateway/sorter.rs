@@ -187,8 +187,8 @@ impl Sorter {
     /// Counts packets of flows that were made or released.
     #[inline]
     pub(super) fn count_changes(&mut self, pool: &mut PacketPool) {
-        if pool.has_flow_changes() {
-            pool.flow_changes().for_each(|change| self.count_change(change));
+        while let Some(change) = pool.flow_change() {
+            self.count_change(change);
         }
     }
 

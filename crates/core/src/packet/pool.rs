@@ -288,21 +288,16 @@ impl PacketPool {
         &mut self.hosts
     }
 
-    /// Begins to record the [changes](Self::flow_changes) of the numbers of packets of flows.
+    /// Begins to record the [changes](Self::flow_change) of the numbers of packets of flows.
     pub(crate) fn count_flows(&mut self) {
         self.changes = Some(Vec::new());
     }
 
-    /// Returns `true` if [`flow_changes`](Self::flow_changes) has any.
+    /// A change of the number of packets of a flow that was not returned yet: a packet made from another
+    /// packet, or a packet released.
     #[inline]
-    pub(crate) fn has_flow_changes(&self) -> bool {
-        self.changes.as_ref().is_some_and(|changes| !changes.is_empty())
-    }
-
-    /// Changes of the numbers of packets of flows since the last call: packets made from other
-    /// packets, and packets released.
-    pub(crate) fn flow_changes(&mut self) -> impl Iterator<Item = FlowChange> + '_ {
-        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    pub(crate) fn flow_change(&mut self) -> Option<FlowChange> {
+        self.changes.as_mut()?.pop()
     }
 
     /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
