@@ -61,7 +61,7 @@ bench: setup build ## what a packet costs: instructions, memory, time, evenness;
 validate: program ## beside ns-2, ns-3, formulas and this kernel; installs the simulators from Debian's packages; half an hour
 	@validate/setup
 	cargo build --release --locked --package tidegate-e2e --bins
-	TIDEGATE_BIN=$(abspath $(PROGRAM)) validate/run.py --page docs/understand/validation.md
+	TIDEGATE_BIN=$(abspath $(PROGRAM)) python3 -m validate --page docs/understand/validation.md
 
 deny: ## the whole of deny.toml, advisories too; builds cargo-deny the first time, some minutes
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

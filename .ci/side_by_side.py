@@ -28,7 +28,14 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 
 # These packages have tests that need the kernel, or servers, in real time. All other tests run in
 # virtual time.
-LIVE = {"tidegate", "tidegate-dataplane", "tidegate-e2e", "tidegate-repository"}
+LIVE = {
+    "tidegate",
+    "tidegate-api",
+    "tidegate-dataplane",
+    "tidegate-e2e",
+    "tidegate-lab",
+    "tidegate-repository",
+}
 
 # The test programs that run first; a package name stands for all its programs. A lane runs one
 # program at a time, and lanes run side by side. Tests of `tidegate-e2e` here begin with

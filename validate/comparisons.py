@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeAlias
 
-from formulas import mathis, padhye
-from oracles import ORACLES
-from ours import ours
-from report import (
+from .formulas import mathis, padhye
+from .oracles import ORACLES
+from .ours import ours
+from .report import (
     DROPS,
     GOODPUT,
     LOSS,
@@ -28,7 +28,7 @@ from report import (
     utilisation,
     within,
 )
-from scenarios import AQMS, KERNEL, LOSSES, MEASURED, NETWORKS, Scenario
+from .scenarios import AQMS, KERNEL, LOSSES, MEASURED, NETWORKS, Scenario
 
 Simulate: TypeAlias = Callable[[Scenario, int], Run]
 """Runs a scenario with a seed."""

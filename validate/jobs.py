@@ -17,9 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from measure import MOST, run
-from ours import nanoseconds, program, table, value
-from report import Quantity, Report, average, within
+from .measure import MOST, run
+from .ours import nanoseconds, program, table, value
+from .report import Quantity, Report, average, within
 
 HERE = Path(__file__).parent
 

@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from statistics import mean, median
 from typing import Any, TypeAlias
 
-from ours import target
-from report import Quantity, Report, progress, within
+from .ours import target
+from .report import Quantity, Report, progress, within
 
 Trace: TypeAlias = Sequence[Mapping[str, float]]
 """Samples of a sender over time."""

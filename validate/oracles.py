@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 
-from measure import run
-from ours import target
-from scenarios import (
+from .measure import run
+from .ours import target
+from .scenarios import (
     ACCESS,
     BURST,
     DELAY,

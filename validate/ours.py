@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from measure import run
-from scenarios import (
+from .measure import run
+from .scenarios import (
     ACCESS,
     BURST,
     DELAY,

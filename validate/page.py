@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from report import Report
+from .report import Report
 
 
 def write(path: Path, part: str, report: Report) -> None:

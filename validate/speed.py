@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Bottleneck packets per CPU second on the dumbbell: ours, ns-2 and, once, ns-3, in turns.
 
 Alone it prints a table, or with `--json` the medians of its turns; `null` is a missing simulator.
@@ -14,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from measure import run
-from oracles import ns2, ns3
-from ours import ours, program, text
-from ours import table as section
-from report import Report, progress
-from scenarios import DUMBBELL, Scenario
+from .measure import run
+from .oracles import ns2, ns3
+from .ours import ours, program, text
+from .ours import table as section
+from .report import Report, progress
+from .scenarios import DUMBBELL, Scenario
 
 TURNS = 7
 MOST_TURNS = {"ns2": 3, "ns3": 1}  # they take seconds to a minute, and their results differ clearly

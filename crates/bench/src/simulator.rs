@@ -91,7 +91,7 @@ fn packet_bytes() -> u64 {
     u64::try_from(tidegate_sim::PACKET_BYTES).unwrap_or(u64::MAX)
 }
 
-/// The output of `validate/speed.py --json`: bottleneck packets per CPU second, the median of its
+/// The output of `python3 -m validate.speed --json`: bottleneck packets per CPU second, the median of its
 /// turns.
 #[derive(Deserialize)]
 struct Speeds {
@@ -104,12 +104,14 @@ struct Speeds {
 
 /// The dumbbell with 100 flows, 200 hosts and 30 s, compared with ns-2 and ns-3 in turns.
 fn beside_others(report: &mut Report) -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validate");
-    let installed = Command::new(folder.join("setup")).status();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = Command::new(root.join("validate/setup")).status();
     if !installed.is_ok_and(|status| status.success()) {
         report.skip("installing what is missing of ns-2 and ns-3: validate/setup failed");
     }
-    let output = match Command::new("python3").arg(folder.join("speed.py")).arg("--json").output() {
+    let mut speed = Command::new("python3");
+    speed.args(["-m", "validate.speed", "--json"]).current_dir(root);
+    let output = match speed.output() {
         Ok(output) => output,
         Err(error) => {
             report.skip(&format!("the simulator beside others: python3: {error}"));

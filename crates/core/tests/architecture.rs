@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
+#[path = "architecture/crates.rs"]
+mod crates;
 #[path = "architecture/examples.rs"]
 mod examples;
 #[path = "architecture/ledger.rs"]
@@ -13,62 +15,6 @@ mod ledger;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Crates of the workspace that each crate may use.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("tidegate-core", &[]),
-    ("tidegate-wire", &["tidegate-core"]),
-    ("tidegate-sim", &["tidegate-core", "tidegate-wire"]),
-    ("tidegate-dataplane", &["tidegate-core", "tidegate-wire"]),
-    ("tidegate-config", &["tidegate-core"]),
-    ("tidegate-scenario", &["tidegate-core", "tidegate-config", "tidegate-sim"]),
-    ("tidegate-repository", &["tidegate-core", "tidegate-config"]),
-    (
-        "tidegate",
-        &[
-            "tidegate-core",
-            "tidegate-wire",
-            "tidegate-dataplane",
-            "tidegate-sim",
-            "tidegate-config",
-            "tidegate-repository",
-            "tidegate-scenario",
-        ],
-    ),
-    ("tidegate-py", &["tidegate-core", "tidegate-sim", "tidegate-config", "tidegate-scenario"]),
-    ("tidegate-e2e", &["tidegate-core", "tidegate-wire", "tidegate-dataplane"]),
-    (
-        "tidegate-fuzz",
-        &["tidegate-core", "tidegate-wire", "tidegate-sim", "tidegate-config", "tidegate-scenario"],
-    ),
-    (
-        "tidegate-bench",
-        &[
-            "tidegate-core",
-            "tidegate-wire",
-            "tidegate-dataplane",
-            "tidegate-sim",
-            "tidegate-config",
-            "tidegate-e2e",
-        ],
-    ),
-];
-
-/// Foreign crates that the core may use, for tasks that should not be implemented by hand.
-const CORE_MAY_USE: &[&str] =
-    &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
-
-/// The only crates that may use an executor, or libraries that need one.
-const ONLY_ASYNC: &[&str] = &["tidegate", "tidegate-repository"];
-
-/// See [`ONLY_ASYNC`].
-const EXECUTORS: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
-
-/// The only crate with `unsafe` code.
-const UNSAFE_ALLOWED: &str = "crates/dataplane/";
-
-/// One prefetch instruction. The simulator has no driver that could issue it.
-const UNSAFE_EXCEPTION: &str = "crates/sim/src/prefetch.rs";
 
 /// Limit on the lines of a source file.
 const MAX_LINES: usize = 600;
@@ -93,7 +39,8 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
     ("RandomState", "chance is an input: take a seed"),
 ];
 
-/// Words that are forbidden in `tidegate-config`: it takes text and returns findings.
+/// Words that are forbidden in `tidegate-config` and `tidegate-scenario`, which take text and return
+/// findings.
 const NOT_IN_CONFIG: &[&str] = &[
     "Instant",
     "SystemTime",
@@ -150,12 +97,12 @@ fn the_workspace_keeps_its_shape() {
         collect(&root, &root.join(folder), &mut files);
     }
     assert!(files.iter().any(|file| file.path == "crates/core/src/lib.rs"), "no sources found");
-    let rules = [dependencies, beginnings, lengths, order_in_core, purity, unsafety, sources];
+    let rules = [beginnings, lengths, order_in_core, purity, sources];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Manifests and Rust sources below `folder`.
+/// Rust sources below `folder`.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -164,7 +111,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "target" {
             collect(root, &path, files);
-        } else if name == "Cargo.toml" || name.ends_with(".rs") {
+        } else if name.ends_with(".rs") {
             let text = fs::read_to_string(&path).unwrap();
             let path = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             files.push(File { path, text });
@@ -174,61 +121,6 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
 
 fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".rs"))
-}
-
-/// Crates use only the crates in [`MAY_USE`].
-fn dependencies(files: &[File]) -> Complaints {
-    let mut complaints = Complaints::new();
-    for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
-        let manifest: toml::Table = file.text.parse().unwrap();
-        let name = manifest["package"]["name"].as_str().unwrap().to_owned();
-        let Some((_, ours)) = MAY_USE.iter().find(|(krate, _)| *krate == name) else {
-            complaints.push(format!(
-                "{}: crate `{name}` has no place in the architecture; give it one in MAY_USE and in ARCHITECTURE.md",
-                file.path
-            ));
-            continue;
-        };
-        for (dependency, for_tests) in &dependencies_of(&manifest) {
-            let dependency = dependency.as_str();
-            let complaint = if dependency.starts_with("tidegate") {
-                (!ours.contains(&dependency))
-                    .then_some("it does not lie below; move what is shared down")
-            } else if name == "tidegate-core" && !*for_tests && !CORE_MAY_USE.contains(&dependency)
-            {
-                Some(
-                    "the core stays small and pure; do it in a driver, or argue for it in docs/decisions.md",
-                )
-            } else if !ONLY_ASYNC.contains(&name.as_str()) && EXECUTORS.contains(&dependency) {
-                Some(
-                    "executors live in the program alone; hand the crate what it needs as arguments",
-                )
-            } else {
-                None
-            };
-            if let Some(why) = complaint {
-                complaints
-                    .push(format!("{}: `{name}` must not use `{dependency}`: {why}", file.path));
-            }
-        }
-    }
-    complaints
-}
-
-/// Names of a manifest's dependencies, with `true` for those of tests only.
-fn dependencies_of(manifest: &toml::Table) -> Vec<(String, bool)> {
-    let mut tables = vec![manifest];
-    if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
-        tables.extend(targets.values().filter_map(toml::Value::as_table));
-    }
-    let mut all = Vec::new();
-    for table in tables {
-        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
-            let Some(named) = table.get(kind).and_then(toml::Value::as_table) else { continue };
-            all.extend(named.keys().map(|name| (name.clone(), kind == "dev-dependencies")));
-        }
-    }
-    all
 }
 
 /// The first line of a file tells its purpose.
@@ -341,7 +233,7 @@ fn listed(list: &str) -> Vec<&str> {
     items
 }
 
-/// The core has no clock, I/O or globals, and `tidegate-config` has neither clock nor I/O.
+/// The core has no clock, I/O or globals. Readers of files have neither clock nor I/O.
 fn purity(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for file in rust(files).filter(|file| file.path.starts_with("crates/core/src/")) {
@@ -351,8 +243,10 @@ fn purity(files: &[File]) -> Complaints {
             }
         }
     }
-    let written =
-        |file: &&File| file.path.starts_with("crates/config/src/") && !file.path.contains("/tests");
+    let written = |file: &&File| {
+        ["crates/config/src/", "crates/scenario/src/"].iter().any(|it| file.path.starts_with(it))
+            && !file.path.contains("/tests")
+    };
     for file in rust(files).filter(written) {
         for word in NOT_IN_CONFIG {
             if contains_word(production(&file.text), word) {
@@ -364,21 +258,6 @@ fn purity(files: &[File]) -> Complaints {
         }
     }
     complaints
-}
-
-/// `unsafe` is allowed in one crate and one other file.
-fn unsafety(files: &[File]) -> Complaints {
-    let elsewhere = |path: &str| !path.starts_with(UNSAFE_ALLOWED) && path != UNSAFE_EXCEPTION;
-    rust(files)
-        .filter(|file| file.path.contains("src/") && elsewhere(&file.path))
-        .filter(|file| contains_word(&file.text, "unsafe"))
-        .map(|file| {
-            format!(
-                "{}: no `unsafe` here; put the smallest safe function for it into {UNSAFE_ALLOWED}",
-                file.path
-            )
-        })
-        .collect()
 }
 
 /// Each `Source:` names a source that a reader can find.
@@ -446,43 +325,6 @@ fn about(rule: fn(&[File]) -> Complaints, files: &[(&str, &str)]) -> String {
     rule(&files.iter().map(file).collect::<Vec<_>>()).join("\n")
 }
 
-fn manifest(name: &str, dependencies: &str) -> String {
-    format!("[package]\nname = \"{name}\"\n{dependencies}")
-}
-
-#[test]
-fn a_dependency_upwards_or_into_the_core_is_refused() {
-    let refused =
-        |name, text: &str| about(dependencies, &[("crates/x/Cargo.toml", &manifest(name, text))]);
-    assert!(
-        refused("tidegate-wire", "[dependencies]\ntidegate-dataplane = \"1\"")
-            .contains("does not lie below")
-    );
-    assert!(
-        refused("tidegate-sim", "[dev-dependencies]\ntidegate-dataplane = \"1\"")
-            .contains("does not lie below")
-    );
-    assert!(
-        refused("tidegate-core", "[dependencies]\nlog = \"1\"").contains("stays small and pure")
-    );
-    assert!(
-        refused("tidegate-core", "[target.\"cfg(unix)\".dependencies]\nlibc = \"1\"")
-            .contains("libc")
-    );
-    assert!(
-        refused("tidegate-dataplane", "[dependencies]\ntokio = \"1\"").contains("program alone")
-    );
-    assert!(refused("tidegate-new", "").contains("no place"));
-    assert_eq!(
-        refused("tidegate-core", "[dependencies]\nserde = \"1\"\n[dev-dependencies]\ntoml = \"1\""),
-        ""
-    );
-    assert_eq!(
-        refused("tidegate", "[dependencies]\ntokio = \"1\"\ntidegate-dataplane = \"1\""),
-        ""
-    );
-}
-
 #[test]
 fn a_file_without_purpose_or_beyond_its_length_is_refused() {
     assert!(about(beginnings, &[("crates/x/src/a.rs", "use std;")]).contains("begin with"));
@@ -531,15 +373,6 @@ fn clocks_and_io_and_globals_in_the_core_are_refused() {
     let config = |path, text| about(purity, &[(path, text)]);
     assert!(config("crates/config/src/a.rs", "use std::fs;").contains("pass the text in"));
     assert_eq!(config("crates/config/src/a/tests.rs", "use std::fs;"), "");
-}
-
-#[test]
-fn unsafe_code_outside_its_home_is_refused() {
-    let code = "fn f() { unsafe { g() } }";
-    assert!(about(unsafety, &[("crates/wire/src/a.rs", code)]).contains("smallest safe function"));
-    assert!(about(unsafety, &[("crates/sim/src/a.rs", code)]).contains("smallest safe function"));
-    assert_eq!(about(unsafety, &[("crates/dataplane/src/a.rs", code)]), "");
-    assert_eq!(about(unsafety, &[("crates/wire/src/a.rs", "#![forbid(unsafe_code)]")]), "");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The only crate with `unsafe` code.
 
+#![expect(unsafe_code, reason = "rings, sockets and maps that are shared with the kernel")]
+
 mod af_packet;
 pub mod af_xdp;
 mod bare;

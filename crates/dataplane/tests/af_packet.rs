@@ -1,6 +1,7 @@
 //! Real traffic of the Linux stack through two packet-socket ports.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(unsafe_code, reason = "system calls that no library offers safely")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
 
 mod common;

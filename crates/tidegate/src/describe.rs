@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use serde::{Deserialize, Serialize};
 use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
@@ -24,34 +24,9 @@ use tidegate_core::trunk::Wire;
 use tidegate_core::units::duration;
 use tidegate_core::{Rate, itcp, trunk};
 
+pub use tidegate_api::Change;
+
 use crate::config::{Backend, Config, NextHop, TrunkEnd};
-
-/// A difference between two configurations.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Change {
-    /// "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
-    pub what: String,
-    /// The field. None if the whole object is added or removed.
-    pub field: Option<String>,
-    /// The running value. None if it is absent.
-    pub from: Option<String>,
-    /// The requested value. None if it is removed.
-    pub to: Option<String>,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = self.field.as_ref().map(|field| format!(" {field}")).unwrap_or_default();
-        match (&self.from, &self.to) {
-            (None, Some(to)) => write!(f, "+ {}{field}: {to}", self.what),
-            (Some(from), None) => write!(f, "- {}{field}: {from}", self.what),
-            (from, to) => {
-                let show = |side: &Option<String>| side.clone().unwrap_or_default();
-                write!(f, "~ {}{field}: {} -> {}", self.what, show(from), show(to))
-            }
-        }
-    }
-}
 
 /// Fields of an object with their values in words.
 type Fields = BTreeMap<&'static str, String>;

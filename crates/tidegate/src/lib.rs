@@ -1,30 +1,26 @@
-//! The program: its commands, the daemon and the lab.
+//! The program: its commands and the daemon.
 
 #![forbid(unsafe_code)]
 // The print macros panic if stdout or stderr is closed; the functions of `output` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod aggregate;
-pub mod api;
 mod cli;
-mod client;
-mod clock;
 mod commands;
 #[cfg(test)]
 mod committed;
 mod daemon;
-pub mod demo;
 pub mod describe;
 mod documents;
-mod files;
 pub mod host;
-pub mod lab;
 mod log;
-mod output;
 mod replace;
-pub mod traffic;
 
 pub use cli::main;
-pub use output::{Exit, Failure, Output};
+pub use tidegate_api as api;
+pub use tidegate_api::{Exit, Failure, Output};
 pub use tidegate_config::{code, policy_file as config};
-pub use tidegate_scenario::topology;
+
+use tidegate_api::{client, files, output};
+use tidegate_lab::{clock, demo, lab, traffic};
+use tidegate_scenario::topology;

@@ -26,6 +26,10 @@ pub trait TokenKind {
     const CODE: Code;
 
     /// The values that `text` stands for: one range, or two that enclose the IPv4-mapped addresses.
+    ///
+    /// # Errors
+    ///
+    /// If `text` stands for none.
     fn parse(text: &str) -> Result<Vec<Range<Self::Number>>, FieldError>;
 
     /// The canonical form of the values from `first` to `last`.

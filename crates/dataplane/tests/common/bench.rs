@@ -1,5 +1,7 @@
 //! A gateway between two hosts: its ports and its bypass programs, driven step by step.
 
+#![expect(unsafe_code, reason = "a system call that no library offers safely")]
+
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Hosts on virtual cables: each is a thread in its own network namespace, and ends with it.
 
+#![expect(unsafe_code, reason = "system calls that no library offers safely")]
+
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command;

@@ -1,6 +1,9 @@
 //! `tidegate demo`.
 
 use std::os::unix::process::CommandExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -37,5 +40,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
     if let Some(mut command) = lab::inside()? {
         return Err(command.exec().into());
     }
-    demo::run(args.seconds, &args.phases, context.output)
+    demo::run(args.seconds, &args.phases, context.output, &*stop_on_signals()?)
+}
+
+/// A flag that a signal sets to end the demonstration. The demonstration then cleans up by itself.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate, mut hang_up) = {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _inside = runtime.enter();
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()];
+        (signal(interrupt)?, signal(terminate)?, signal(SignalKind::hangup())?)
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
+            }
+        });
+        told.store(true, Ordering::Relaxed);
+    });
+    Ok(stop)
 }

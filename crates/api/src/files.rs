@@ -16,23 +16,23 @@ use crate::code::Code;
 use crate::output::Failure;
 
 /// Maximum size of a policy file, and of an API request with one: 64 MiB, about a million policies.
-pub(crate) const MOST: usize = 64 << 20;
+pub const MOST: usize = 64 << 20;
 
 /// Maximum wait for a file system. Local disks answer within milliseconds, a hung NFS server never.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The content and mode of a file.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub struct Text {
     /// The content of the file.
-    pub(crate) text: String,
+    pub text: String,
     /// File type and permission bits.
-    pub(crate) mode: u32,
+    pub mode: u32,
 }
 
 /// The reason why a file was not read.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// A system error.
     Io(io::Error),
     /// The file is not UTF-8.
@@ -65,7 +65,7 @@ impl fmt::Display for Error {
 
 impl Error {
     /// The failure to read `file`, with its error code.
-    pub(crate) fn of(&self, file: &Path) -> Failure {
+    pub fn of(&self, file: &Path) -> Failure {
         let code = match self {
             Self::TooLarge(_) => Code::TooLarge,
             Self::NotUtf8(_) => Code::Syntax,
@@ -78,7 +78,11 @@ impl Error {
 /// Reads the regular file at `path`, of at most `most` bytes, within 5 s.
 ///
 /// Other kinds of files are not opened, because opening a FIFO waits for a writer.
-pub(crate) fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
+///
+/// # Errors
+///
+/// If it cannot be read, is larger, or is not UTF-8.
+pub fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
     let (sender, done) = mpsc::sync_channel(1);
     let path = path.to_owned();
     // If the file system hangs, the detached thread stays until the system call returns.
@@ -99,7 +103,11 @@ fn regular(path: &Path, most: usize) -> Result<Text, Error> {
 
 /// Reads the file at `path`, of at most `most` bytes. The file may be a pipe, such as `<(COMMAND)` in a
 /// shell.
-pub(crate) fn read_any(path: &Path, most: usize) -> Result<String, Error> {
+///
+/// # Errors
+///
+/// If it cannot be read, is larger, or is not UTF-8.
+pub fn read_any(path: &Path, most: usize) -> Result<String, Error> {
     limited(File::open(path)?, most)
 }
 

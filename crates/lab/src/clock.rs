@@ -4,29 +4,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Time since the clock was started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub struct Clock(Instant);
 
 impl Clock {
     /// A clock at zero.
     #[expect(clippy::disallowed_methods, reason = "processes and real traffic live in real time")]
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
     /// Time since the start.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 
     /// Sleeps for `span`.
     #[expect(clippy::disallowed_methods, reason = "processes and real traffic live in real time")]
-    pub(crate) fn rest(span: Duration) {
+    pub fn rest(span: Duration) {
         std::thread::sleep(span);
     }
 }
 
 /// Time since the beginning of 1970, by the host's clock.
 #[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
-pub(crate) fn since_1970() -> Duration {
+pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Our simulator and TCP beside references that nobody here wrote: `make validate`.
 
 Tables on stdout, progress on stderr; exit code 1 if a verdict fails and no cause of it is shown.
@@ -15,12 +14,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-import comparisons
-import jobs
-import live
-import page
-import speed
-from report import Report
+from . import comparisons, jobs, live, page, speed
+from .report import Report
 
 PARTS: dict[str, Callable[[Report, Executor], None]] = {
     "golden": comparisons.golden,
@@ -66,7 +61,7 @@ def carried_out(part: str, pool: Executor) -> Report:
 
 def main() -> None:
     """Runs the named parts, or all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m validate", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS)
     )

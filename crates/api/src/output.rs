@@ -107,12 +107,12 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Writes a line to stderr for the user. Ignores write errors.
-pub(crate) fn progress(line: impl fmt::Display) {
+pub fn progress(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Writes a question to stderr, without a line break. Ignores write errors.
-pub(crate) fn prompt(text: impl fmt::Display) {
+pub fn prompt(text: impl fmt::Display) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
 }
@@ -125,14 +125,14 @@ pub struct Output {
 
 /// Data in the form of `--json`.
 #[derive(Serialize)]
-pub(crate) struct Versioned<'a, T> {
+pub struct Versioned<'a, T> {
     schema_version: u32,
     #[serde(flatten)]
     data: &'a T,
 }
 
 /// `data`, which must serialise as a map, with the version of its schema.
-pub(crate) const fn versioned<T: Serialize>(data: &T) -> Versioned<'_, T> {
+pub const fn versioned<T: Serialize>(data: &T) -> Versioned<'_, T> {
     Versioned { schema_version: SCHEMA_VERSION, data }
 }
 

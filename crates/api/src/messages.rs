@@ -1,9 +1,11 @@
 //! Messages of the control socket, shared by the daemon, the commands and `--json`.
 
+mod change;
 mod classes;
 mod explain;
 mod trunks;
 
+pub use change::Change;
 pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise, Ratio};
 pub use explain::{Candidate, Charged, Explanation, Question};
 pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
@@ -18,8 +20,6 @@ use tidegate_core::ack::Counts;
 use tidegate_core::units::duration;
 
 use tidegate_config::Part;
-
-use crate::describe::Change;
 
 /// The state of the running gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -342,7 +342,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// The tunnel in words.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let id = self.id.map_or_else(String::new, |id| format!(" {id}"));
         let vlan = self.vlan.map_or_else(String::new, |vlan| format!(", with VLAN {vlan} inside"));
         format!("{}{id} from {} to {}{vlan}", self.kind, self.src, self.dst)

@@ -20,12 +20,20 @@ use crate::files;
 use crate::output::Failure;
 
 /// Requests `path`.
-pub(crate) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
+pub fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::GET, path, Vec::new())
 }
 
 /// Posts `body` to `path`.
-pub(crate) fn post<T: DeserializeOwned>(
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
+pub fn post<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
     body: &impl Serialize,
@@ -34,7 +42,11 @@ pub(crate) fn post<T: DeserializeOwned>(
 }
 
 /// Sends `body` as a change of `path`.
-pub(crate) fn patch<T: DeserializeOwned>(
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
+pub fn patch<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
     body: &impl Serialize,
@@ -43,7 +55,11 @@ pub(crate) fn patch<T: DeserializeOwned>(
 }
 
 /// Deletes `path`.
-pub(crate) fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
+///
+/// # Errors
+///
+/// If no gateway answers, or it refuses.
+pub fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::DELETE, path, Vec::new())
 }
 

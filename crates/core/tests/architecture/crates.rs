@@ -1,0 +1,213 @@
+//! The crates of the workspace: the diagram and the table in ARCHITECTURE.md against cargo.
+//!
+//! The table tells which crates of ours each crate uses, exactly. In the diagram, a crate uses only
+//! crates in lines below its own. cargo refuses circles.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Foreign crates that the mechanisms may use, for tasks that should not be implemented by hand.
+const MECHANISMS_MAY_USE: &[&str] =
+    &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
+
+/// The crates of the mechanisms.
+const MECHANISMS: &[&str] = &["core"];
+
+/// The only crates that may use an executor, or libraries that need one.
+const ONLY_ASYNC: &[&str] = &["tidegate", "api", "repository"];
+
+/// See [`ONLY_ASYNC`].
+const EXECUTORS: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
+
+/// A crate and the crates that its manifest names.
+struct Crate {
+    /// Without the prefix of all.
+    name: String,
+    ours: Vec<String>,
+    /// With `true` for those of tests only.
+    foreign: Vec<(String, bool)>,
+}
+
+#[test]
+fn the_page_of_the_architecture_shows_the_crates_that_cargo_knows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let mut crates = of_cargo(&root.join("Cargo.toml"));
+    crates.extend(of_cargo(&root.join("fuzz/Cargo.toml")));
+    assert!(crates.len() > 10, "cargo shows {} crates", crates.len());
+    let complaints = [shown(&crates, &page), foreign(&crates)].concat();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The crates of the workspace with this manifest.
+fn of_cargo(manifest: &Path) -> Vec<Crate> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);
+    let said = cargo.arg(manifest).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let known: Value = serde_json::from_slice(&said.stdout).unwrap();
+    known["packages"].as_array().unwrap().iter().map(of_package).collect()
+}
+
+fn of_package(package: &Value) -> Crate {
+    let name = package["name"].as_str().unwrap();
+    let mut it = Crate { name: short(name).to_owned(), ours: Vec::new(), foreign: Vec::new() };
+    for dependency in package["dependencies"].as_array().unwrap() {
+        let name = dependency["name"].as_str().unwrap();
+        if name.starts_with(OURS) {
+            it.ours.push(short(name).to_owned());
+        } else {
+            it.foreign.push((name.to_owned(), dependency["kind"] == "dev"));
+        }
+    }
+    it.ours.sort();
+    it.ours.dedup();
+    it
+}
+
+/// The beginning of the names of our crates.
+const OURS: &str = "tidegate";
+
+/// The name of one of our crates without the prefix; that of the program as it is.
+fn short(name: &str) -> &str {
+    name.strip_prefix("tidegate-").unwrap_or(name)
+}
+
+/// The table has a row for each crate with the crates of ours that it uses, and each crate stands
+/// above them in the diagram.
+fn shown(crates: &[Crate], page: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let (rows, lines) = (rows(page), lines(page));
+    let line_of = |name: &str| lines.iter().position(|line| line.contains(&name));
+    for krate in crates {
+        let name = &krate.name;
+        let uses = if krate.ours.is_empty() { "nothing".to_owned() } else { krate.ours.join(", ") };
+        match rows.iter().find(|(of, _)| of == name) {
+            None => complaints.push(format!(
+                "ARCHITECTURE.md: crate `{name}` has no row in the table of crates; it uses {uses}"
+            )),
+            Some((_, told)) if *told != krate.ours => complaints.push(format!(
+                "ARCHITECTURE.md: the row of `{name}` tells that it uses {}, and cargo {uses}",
+                told.join(", ")
+            )),
+            Some(_) => {}
+        }
+        let Some(own) = line_of(name) else {
+            complaints.push(format!("ARCHITECTURE.md: crate `{name}` is not in the diagram"));
+            continue;
+        };
+        for used in krate.ours.iter().filter(|used| line_of(used).is_some_and(|at| at <= own)) {
+            complaints.push(format!(
+                "`{name}` must not use `{used}`, which is not below it in the diagram of ARCHITECTURE.md; move what both need down"
+            ));
+        }
+    }
+    let known = |name: &&str| crates.iter().any(|it| it.name == *name);
+    for name in lines.iter().flatten().filter(|name| !known(name)) {
+        complaints.push(format!("ARCHITECTURE.md: the diagram shows `{name}`, which is no crate"));
+    }
+    complaints
+}
+
+/// The rows of crates in the table of `page`: the name, and the crates in the last column.
+///
+/// A crate is in `crates/NAME`, `fuzz/` or `tests/` (crate `e2e`).
+fn rows(page: &str) -> Vec<(String, Vec<String>)> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').collect();
+        let place = cells[0].split('`').next()?;
+        let name = match place {
+            "tests/" => "e2e",
+            "fuzz/" => "fuzz",
+            other => other.strip_prefix("crates/").filter(|name| !name.contains(['/', '.']))?,
+        };
+        let mut uses: Vec<String> =
+            cells.get(2)?.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        uses.sort();
+        Some((name.to_owned(), uses))
+    };
+    let table = page.split("\n## ").find(|part| part.starts_with("Crates"));
+    table.unwrap_or_default().lines().filter_map(row).collect()
+}
+
+/// The names in each line of the diagram: the first block of code in the chapter of crates, without
+/// the words behind three spaces.
+fn lines(page: &str) -> Vec<Vec<&str>> {
+    let chapter = page.split("\n## ").find(|part| part.starts_with("Crates")).unwrap_or_default();
+    let diagram = chapter.split("```").nth(1).unwrap_or_default();
+    diagram.lines().map(names).collect()
+}
+
+/// The names in a line of the diagram.
+fn names(line: &str) -> Vec<&str> {
+    let names = line.split("   ").next().unwrap_or_default();
+    names.split('·').map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+/// The mechanisms need few foreign crates, and executors are where they belong.
+fn foreign(crates: &[Crate]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for krate in crates {
+        let name = krate.name.as_str();
+        for (used, for_tests) in &krate.foreign {
+            let used = used.as_str();
+            if MECHANISMS.contains(&name) && !for_tests && !MECHANISMS_MAY_USE.contains(&used) {
+                complaints.push(format!(
+                    "`{name}` must not use `{used}`: the mechanisms stay small and pure; do it in a driver, or argue for it in docs/decisions.md"
+                ));
+            } else if EXECUTORS.contains(&used) && !ONLY_ASYNC.contains(&name) {
+                complaints.push(format!(
+                    "`{name}` must not use `{used}`: executors live in the program alone; hand the crate what it needs as arguments"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// A crate of an example, from names of ours and foreign ones.
+fn example(name: &str, ours: &[&str], foreign: &[(&str, bool)]) -> Crate {
+    Crate {
+        name: name.to_owned(),
+        ours: ours.iter().map(|it| (*it).to_owned()).collect(),
+        foreign: foreign.iter().map(|(it, for_tests)| ((*it).to_owned(), *for_tests)).collect(),
+    }
+}
+
+/// Kills: a row that is not compared; a crate in the same line of the diagram that counts as below.
+#[test]
+fn a_page_that_tells_otherwise_is_refused() {
+    let page = "# Map\n\n## Crates\n\n```\ntidegate   the program\nsim · wire\ncore\n```\n\n\
+        | where | contents | uses |\n|---|---|---|\n| `crates/core` | all | |\n\
+        | `crates/wire` | bytes | `core` |\n| `crates/sim` | time | `core` |\n\
+        | `crates/tidegate` | commands | `core`, `sim` |\n\n## Next\n";
+    let of = |sim: &[&str], more: Option<Crate>| {
+        let mut all = vec![
+            example("core", &[], &[]),
+            example("wire", &["core"], &[]),
+            example("sim", sim, &[]),
+            example("tidegate", &["core", "sim"], &[]),
+        ];
+        all.extend(more);
+        shown(&all, page).join("\n")
+    };
+    assert_eq!(of(&["core"], None), "");
+    let beside = of(&["core", "wire"], None);
+    assert!(beside.contains("tells that it uses core, and cargo core, wire"), "{beside}");
+    assert!(beside.contains("`sim` must not use `wire`"), "{beside}");
+    let new = of(&["core"], Some(example("new", &["core"], &[])));
+    assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");
+}
+
+/// Kills: dependencies of tests that count; an executor anywhere.
+#[test]
+fn a_foreign_crate_in_the_mechanisms_and_an_executor_elsewhere_are_refused() {
+    let of = |name, used, for_tests| foreign(&[example(name, &[], &[(used, for_tests)])]).concat();
+    assert!(of("core", "log", false).contains("stay small and pure"));
+    assert_eq!(of("core", "toml", true), "");
+    assert_eq!(of("core", "serde", false), "");
+    assert!(of("dataplane", "tokio", false).contains("program alone"));
+    assert_eq!(of("api", "tokio", false), "");
+}

@@ -1,0 +1,52 @@
+//! The demonstration: four real downloads share a link, unmanaged and then managed.
+
+mod figures;
+mod phase;
+mod stage;
+mod view;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::lab::Place;
+use crate::output::{Exit, Output};
+
+use self::figures::Demo;
+use self::phase::{PHASES, Phase};
+use self::view::View;
+
+/// Names of the phases.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PHASES.iter().map(|phase| phase.name)
+}
+
+/// Runs the demonstration, each phase for `length`. `wanted` names the phases; if empty, all are
+/// run. It cleans up and ends soon after `stop` becomes `true`.
+///
+/// # Errors
+///
+/// If the lab cannot be built here, or a part of it fails.
+pub fn run(
+    length: Duration,
+    wanted: &[String],
+    output: Output,
+    stop: &AtomicBool,
+) -> anyhow::Result<Exit> {
+    let place = Place::open()?;
+    let is_wanted = |it: &Phase| wanted.is_empty() || wanted.iter().any(|name| name == it.name);
+    let chosen: Vec<_> = PHASES.into_iter().filter(is_wanted).collect();
+    let mut view = View::new();
+    view.introduce(chosen.len(), length);
+    let mut phases = Vec::new();
+    for phase in chosen {
+        let figures = stage::play(&place, phase, length, &mut view, stop)?;
+        let Some(figures) = figures else {
+            crate::output::progress("stopped; everything is cleaned up");
+            return Ok(Exit::Failed);
+        };
+        view.finish(&figures);
+        phases.push(figures);
+    }
+    output.data(&Demo::new(phases))?;
+    Ok(Exit::Done)
+}
