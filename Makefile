@@ -1,6 +1,6 @@
 # The commands. Each also works without make: the recipes are what they run.
 
-.PHONY: demo test check build program python bench validate repro deny docs setup
+.PHONY: demo figure test check build program python bench validate repro deny docs setup
 
 .NOTPARALLEL:
 
@@ -15,6 +15,12 @@ PIP := .venv/bin/pip --disable-pip-version-check --quiet install --requirement
 demo: PROFILE := release
 demo: setup program ## the main job, in network namespaces of its own, about two minutes
 	$(PROGRAM) demo
+
+# Four minutes. The README and docs/understand/postack-measured.md show it.
+figure: PROFILE := release
+figure: setup program ## repeats the runs of the README's picture, and draws it
+	$(PROGRAM) demo --json --seconds 60 --phase unmanaged --phase inbound-fifo --phase inbound-fq-codel --phase inbound-postack > docs/demo.json
+	.ci/demo_figure.py docs/demo.json docs/demo.svg
 
 test: setup ## everything; under 30 minutes on 2 cores with everything cold
 	cargo fmt --all --check

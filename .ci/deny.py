@@ -1,6 +1,6 @@
 """Licences and bans of deny.toml, over `cargo metadata`; `make deny` also asks for advisories.
 
-`cargo deny` takes minutes to build. This covers what can be known without it.
+`cargo deny` takes minutes to build. This script checks the rest.
 """
 
 import json

@@ -1,22 +1,29 @@
-"""Holds the prose of the Markdown pages to limits; `make check` runs it.
+"""Holds the prose of the repository to limits; `make check` runs it.
 
-Readers stumble over long sentences, and over clauses with `what` or `who` in place of a noun. Code,
-tables and headings of a page are left out, and so are pages that programs write from claims.
+Readers stumble over long sentences, and over clauses with `what` or `who` in place of a noun. The
+limits hold for each kind of text by itself: pages, comments in Rust, strings in Rust, and Python.
+Left out are code, tables, headings, tests, and pages that programs write from claims.
 
-usage: prose.py [FILE...]    checks every page of the repository; for FILEs it prints each fault
+usage: prose.py [FILE...]    checks the whole repository; for FILEs it prints each fault
 """
 
+import ast
+import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Written by `tidegate-repro`, or one line for each change.
-LEFT_OUT = re.compile(r"docs/reproduce/(?!README)|CHANGELOG\.md$")
+LEFT_OUT = re.compile(
+    r"docs/reproduce/(?!README)|CHANGELOG\.md$"  # Claims, or one line for each change.
+    r"|(?:^|/)tests/|/tests\.rs$|^fuzz/|(?:^|/)testing(?:/|\.rs$)|config/src/parameters\.rs"
+)
+"""Files that are not checked."""
 
 LONG = 25
 """Words from which on a sentence is long."""
@@ -27,7 +34,14 @@ LONGEST = 40
 FEWEST = 4
 """Words below which a piece of text is no sentence."""
 
-LIMITS = {"long": 8.0, "headless": 0.3, "asking": 3.0, "unusual": 0.1, "endless": 0.0}
+LIMITS = {
+    "long": 8.0,
+    "headless": 0.3,
+    "vague": 0.3,
+    "asking": 3.0,
+    "unusual": 0.1,
+    "endless": 0.0,
+}
 """Most sentences with each fault, in per cent."""
 
 VERB = r"is|are|was|were|has|have|had|does|do|can|may|must|will|would|\w+s|came|went|left|stood"
@@ -45,6 +59,16 @@ ASKING = re.compile(r"(?:What|Whether|How|When|Where|Who|Whose|Whom)\b")
 UNUSUAL = re.compile(r"\b(?:anew|whoever|governed|held for gone|leave to send)\b", re.IGNORECASE)
 """Words for which the field has others: again, every sender, ACK-controlled, dead, credit."""
 
+PARTICLES = re.compile(
+    r"(?:what|who|whom|whose|that|those|these|this|it|its|ones?|there|such|others?|they|them|each"
+    r"|so|which|then|by|as|of)",
+    re.IGNORECASE,
+)
+"""Words that refer to other words. A sentence that is over a third of them is vague."""
+
+VAGUE_FROM = 8
+"""Words from which on a sentence can be vague."""
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -53,17 +77,19 @@ class Sentence:
     line: int
     text: str
 
-    def words(self) -> int:
-        """Number of its words."""
-        return len(re.findall(r"[A-Za-z][A-Za-z'-]*", self.text))
+    def words(self) -> list[str]:
+        """Its words."""
+        return re.findall(r"[A-Za-z][A-Za-z'-]*", self.text)
 
     def faults(self) -> list[str]:
         """Names of `LIMITS` that it adds to."""
-        length = self.words()
+        words = self.words()
+        particles = sum(PARTICLES.fullmatch(word) is not None for word in words)
         found = {
-            "long": length > LONG,
-            "endless": length > LONGEST,
+            "long": len(words) > LONG,
+            "endless": len(words) > LONGEST,
             "headless": HEADLESS.search(self.text) is not None,
+            "vague": len(words) >= VAGUE_FROM and 3 * particles > len(words),
             # A decision begins with its question.
             "asking": ASKING.match(self.text) is not None and not self.text.endswith("?"),
             "unusual": UNUSUAL.search(self.text) is not None,
@@ -71,11 +97,14 @@ class Sentence:
         return [name for name, is_there in found.items() if is_there]
 
 
+Text = tuple[int, str]
+"""A piece of prose, and the number of its first line."""
+
 LABEL = re.compile(r"^(?:What would change it|Why|Choice|Cost|Question): ")
 """A part of a decision."""
 
 
-def paragraphs(page: str) -> Iterator[tuple[int, str]]:
+def paragraphs(page: str) -> Iterator[Text]:
     """Paragraphs and items of lists, each with the number of its first line."""
     block: list[str] = []
     start = 0
@@ -86,7 +115,9 @@ def paragraphs(page: str) -> Iterator[tuple[int, str]]:
         in_code ^= fence
         ends = fence or in_code or not stripped or stripped.startswith(("|", "#", "<", "!["))
         begins_item = re.match(r"\s*(?:[-*]|\d+\.)\s", line) is not None
-        if block and (ends or begins_item):
+        # The second is an argument in a docstring.
+        begins_part = re.match(r"\s*(?:Source|Differs):|\s{8,}[a-z_]+: ", line) is not None
+        if block and (ends or begins_item or begins_part):
             yield start, " ".join(block)
             block = []
         if not ends:
@@ -94,45 +125,131 @@ def paragraphs(page: str) -> Iterator[tuple[int, str]]:
             block.append(stripped)
 
 
-def sentences(page: str) -> Iterator[Sentence]:
-    """The sentences of a page. Code is one word, and a link its text."""
-    for line, text in paragraphs(page):
-        plain = re.sub(r"`[^`]*`", "CODE", text)
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
+def sentences(texts: Iterator[Text]) -> Iterator[Sentence]:
+    """The sentences of texts. Code is one word, and a link its text."""
+    for line, text in texts:
+        plain = re.sub(r"(`+)[^`]*\1", "CODE", text)
+        plain = re.sub(r"\[([^\]]*)\](?:\([^)]*\))?", r"\1", plain)
         for piece in re.split(r"(?<=[.!?])\s+(?=[A-Z\"(\[*])", plain):
             text = re.sub(r"^(?:[-*]|\d+\.)\s+", "", piece.strip())
             sentence = Sentence(line, LABEL.sub("", text))
-            if sentence.words() >= FEWEST:
+            if len(sentence.words()) >= FEWEST:
                 yield sentence
 
 
-def beyond(pages: dict[str, str]) -> list[str]:
-    """A line for each limit that the pages exceed together, with the sentences that do so."""
-    read = [(name, sentence) for name, page in pages.items() for sentence in sentences(page)]
+def blocks(lines: Iterator[tuple[int, str]]) -> Iterator[Text]:
+    """Joins comments of successive lines, and yields their paragraphs."""
+    block: list[str] = []
+    start = 0
+    for number, line in lines:
+        if block and number != start + len(block):
+            yield from shifted(start, "\n".join(block))
+            block = []
+        start = start if block else number
+        block.append(line)
+    yield from shifted(start, "\n".join(block))
+
+
+def shifted(start: int, text: str) -> Iterator[Text]:
+    """The paragraphs of a text that begins at line `start`."""
+    for line, paragraph in paragraphs(text):
+        yield start + line - 1, paragraph
+
+
+COMMENT = re.compile(r"\s*//[/!]?(?: (.*))?$")
+"""A line of Rust with a comment only."""
+
+
+def rust_comments(source: str) -> Iterator[Text]:
+    """Paragraphs of the comments in a Rust source."""
+    found = ((number, COMMENT.match(line)) for number, line in enumerate(source.splitlines(), 1))
+    yield from blocks((number, it[1] or "") for number, it in found if it)
+
+
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+"""A string literal of Rust."""
+
+OF_PEOPLE = re.compile(r"^[A-Za-z{`](?:(?!\\n)[^=\n|])*$")
+"""A string that a person reads: no table, and no line of a file."""
+
+
+def rust_strings(source: str) -> Iterator[Text]:
+    """Messages in a Rust source: strings with several words, without those of unit tests."""
+    code = re.sub(r"(?m)^\s*//.*$", "", source.split("#[cfg(test)]\nmod tests {")[0])
+    code = re.sub(r'r#".*?"#', '""', code.replace("'\"'", "' '"), flags=re.DOTALL)
+    for it in STRING.finditer(code):
+        text = re.sub(r"\\\n\s*", "", it[1]).replace('\\"', "'")
+        text = re.sub(r"\{[^{}]*\}", "CODE", text)
+        if OF_PEOPLE.match(text):
+            yield code[: it.start()].count("\n") + 1, text
+
+
+def python_docs(source: str) -> Iterator[Text]:
+    """Docstrings, comments and the reasons of claims in a Python source."""
+    for node in ast.walk(ast.parse(source)):
+        for text in described(node):
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield from shifted(text.lineno, text.value)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = [it for it in tokens if it.type == tokenize.COMMENT]
+    yield from blocks((it.start[0], it.string.lstrip("# ")) for it in comments)
+
+
+def described(node: ast.AST) -> list[ast.expr]:
+    """Texts in a node: a docstring, or the reason why a claim does not hold."""
+    if isinstance(node, ast.Call):
+        return [it.value for it in node.keywords if it.arg == "why"]
+    return [node.value] if isinstance(node, ast.Expr) else []
+
+
+KINDS: dict[str, tuple[str, Callable[[str], Iterator[Text]]]] = {
+    "pages": (r"\.md$", paragraphs),
+    "comments in Rust": (r"\.rs$", rust_comments),
+    "strings in Rust": (r"^crates/(?:config|repository|scenario|tidegate)/.*\.rs$", rust_strings),
+    "Python": (r"\.py$", python_docs),
+}
+"""For each kind of text: its files, and the paragraphs in one."""
+
+
+def beyond(kind: str, files: dict[str, str]) -> list[str]:
+    """A line for each limit that the files exceed together, with the sentences that do so."""
+    texts = KINDS[kind][1]
+    read = [(name, sentence) for name, it in files.items() for sentence in sentences(texts(it))]
     complaints = []
     for fault, limit in LIMITS.items():
         found = [(name, it) for name, it in read if fault in it.faults()]
         share = 100 * len(found) / max(len(read), 1)
         if share > limit:
-            complaints.append(f"{fault}: {share:.1f} % of the sentences, {limit} % may be")
+            complaints.append(f"{fault}: {share:.1f} % of the sentences in {kind}, not {limit} %")
             complaints += [f"  {name}:{it.line}: {it.text}" for name, it in found]
     return complaints
 
 
-def main(names: list[str]) -> int:
-    """Prints what is beyond the limits; with names, what these files add to them."""
-    if names:
-        for name in names:
-            for sentence in sentences(Path(name).read_text()):
+def faults_of(name: str) -> None:
+    """Prints each fault of a file."""
+    for pattern, texts in KINDS.values():
+        if re.search(pattern, name):
+            for sentence in sentences(texts(Path(name).read_text())):
                 if faults := sentence.faults():
                     print(f"{name}:{sentence.line}: {', '.join(faults)}: {sentence.text}")
+
+
+def main(names: list[str]) -> int:
+    """Prints what is beyond the limits; with names, what these files add to them."""
+    for name in names:
+        faults_of(name)
+    if names:
         return 0
     listed = subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+        ["git", "ls-files", "*.md", "*.rs", "*.py"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     kept = [it for it in listed.stdout.split() if not LEFT_OUT.search(it)]
-    pages = {it: (ROOT / it).read_text() for it in kept if (ROOT / it).exists()}
-    complaints = beyond(pages)
+    kept = [it for it in kept if (ROOT / it).exists()]
+    complaints = []
+    for kind, (pattern, _) in KINDS.items():
+        files = {it: (ROOT / it).read_text() for it in kept if re.search(pattern, it)}
+        complaints += beyond(kind, files)
     print("\n".join(complaints), end="\n" if complaints else "", file=sys.stderr)
     return 1 if complaints else 0
 

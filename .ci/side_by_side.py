@@ -115,7 +115,7 @@ class Jobs:
                     raise Stopped
 
     def one_by_one(self, jobs: Sequence[Job], needs: Sequence[Future[None]] = ()) -> Future[None]:
-        """Starts each job as soon as all jobs that it needs have succeeded."""
+        """Starts each job when all its predecessors have succeeded."""
 
         def run() -> None:
             for other in needs:

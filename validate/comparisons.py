@@ -59,8 +59,8 @@ def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, st
         ]:
             who[cause] = changed_by(changed)
         for name, simulate in who.items():
-            # ns-3 takes twenty times as long as ns-2. It runs one seed, and first, so it finishes
-            # in time.
+            # ns-3 takes twenty times as long as ns-2. It starts first, with one seed, and so
+            # finishes in time.
             seeds = scenario.seeds[:1] if name == "ns-3" else scenario.seeds
             todo += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
     todo.sort(key=lambda job: job[0])

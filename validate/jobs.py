@@ -30,7 +30,7 @@ UNTIL, SINCE = 70, 10  # s
 RATE = 45_000_000  # bit/s
 STEP = 0.5  # s; windows of throughput
 NEAR = 0.15  # of the reference; implementations differ packet by packet
-# ns-2's timer continues while no data is outstanding. It then leaves a window of one segment
+# ns-2's timer continues while no data is outstanding. Its expiry leaves a window of one segment
 # (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often last longer than it.
 IDLE = "restart"
 CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl

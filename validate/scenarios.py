@@ -22,7 +22,7 @@ class Toggle:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One bottleneck and the flows that cross it.
+    """One bottleneck, and its flows.
 
     Times in s, rates in bit/s, sizes in bytes, windows in segments.
     """

@@ -21,7 +21,7 @@ ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
 def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
-    """For each seed: a column with this policing, divided by the same with policing one by one."""
+    """A column with this policing over its value with a policer for each flow, by seed."""
     cell = runs.where(cross=cross)
     return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 

@@ -1,14 +1,14 @@
-"""The paper's server and its four clients: what figures 3 to 11 have in common.
+"""The paper's server and its four clients, which figures 3 to 11 have in common.
 
 Source: aggregates, section 4.1 and figure 1b.
-Differs: the paper controls rates inside the sending host; ours stands right behind it, as a
-gateway. What waits there is no more than a window of each connection, and its queues hold that
-much, so that shaping loses nothing, as a host that holds its own packets back loses nothing. The
-paper prints neither the aggregate's rate nor its burst and peak, the packet size, the buffers or
-the cross traffic: the rate is the one at which unequal partitions leave 12.5 % unused (the paper:
-13 %), the burst is the mean round-trip time's worth of it, the rest are ns-2's defaults (packets of
-1000 bytes, windows of 20 packets, buffers of 50). There is no cross traffic, and connections begin
-by chance within 5 s; where that decides a claim, the experiment shows both.
+Differs: the paper controls rates inside the sending host. Ours stands right behind the host, as a
+gateway. Its queues hold one window for each connection. Shaping then loses nothing, like a
+host that holds back packets. The paper prints neither rate, burst and peak of the aggregate nor
+packet size, buffers and cross traffic. Our rate is the one at which unequal partitions leave 12.5 %
+unused (the paper: 13 %). The burst carries this rate for the mean round-trip time. All other values
+are defaults of ns-2: packets of 1000 bytes, windows of 20 packets, buffers of 50. There is no cross
+traffic. Connections begin at random within 5 s. Where this start decides a claim, the experiment
+also shows the opposite.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,11 @@
-"""Behind the access link, a bottleneck shares an aggregate, and no longer its shaper.
+"""A bottleneck downstream of the access link shares an aggregate in place of its shaper.
 
 Source: aggregates, sections 4 and 5: the rate of an aggregate is controlled where it begins, and
 section 5 begins with bottlenecks elsewhere. Ledger, A000-1, A000-11 and R000-12.
 Differs: see `_server.py`. The access link leads to a core link, which all four share before their
 own links. The paper shows no such network. Its core is a RED queue as in `section5.py`: at 1 Mbit/s
-it has room for the aggregate's 800 kbit/s, at 600 kbit/s it has not. Windows are 50 packets, so
-that they fill that queue. The shaper has logical partitions.
+it has room for the aggregate's 800 kbit/s, at 600 kbit/s it has not. Windows of 50 packets fill
+this queue. The shaper has logical partitions.
 """
 
 from collections.abc import Mapping

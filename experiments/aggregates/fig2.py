@@ -2,7 +2,7 @@
 
 Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt, the window with which
 all packets comply and none of the rate is lost.
-Differs: see `_server.py`. The four connections are policed one by one, as in figure 6. Four
+Differs: see `_server.py`. Each of the four connections has a policer, as in figure 6. Four
 downloads of others share the access link: without them a window of 20 packets is rarely halved to
 less than W. The profile has no peak rate, for a packet may exceed that in any window. W follows the
 smoothed round-trip time of each, queues included, and counts payload, as windows do. Samples are

@@ -1,9 +1,9 @@
-"""Partitions lose what a slow link cannot take.
+"""Partitions lose the packets that exceed a slow link.
 
 Source: aggregates, section 4.2.1, figure 5.
-Differs: see `_server.py`. The paper does not say which depths these are; with depths by measured
-round-trip time, which what waits before the slow link makes seconds long, too little of the burst
-is left to the 50 ms connection for a timer of 15 ms, and 3 % more are lost.
+Differs: see `_server.py`. The paper does not print the depths. Depths by measured round-trip time
+do worse: waiting packets at the slow link raise these times to seconds. The 50 ms connection then
+gets too little of the burst for a timer of 15 ms, and 3 % more packets are lost.
 """
 
 from typing import Any

@@ -1,17 +1,17 @@
-"""One bucket in common: who is served first decides how fair it is.
+"""With a common bucket, fairness depends on the order of service.
 
 Source: aggregates, section 4.2.2, figure 7.
-Differs: see `_server.py`. As in the paper before its section 6, only the timer serves those that
-wait, and what arrives when there are tokens takes them (`shaping_triggers = "timer"`); with all
-triggers, which a gateway has, FCFS and LRU are as fair as partitions.
+Differs: see `_server.py`. Only the timer serves waiting packets, as in the paper before its section
+6, and arriving packets take the tokens (`shaping_triggers = "timer"`). With all triggers, the
+default of a gateway, FCFS and LRU are as fair as partitions.
 
-The list that `sequential` goes through is in the order in which connections began; the paper does
-not say in which. Here it is that of the clients, the shortest round trip first, and beside it the
-reverse. The paper does not say how long its packets are either: beside those of 1000 bytes (10 ms
-each at the aggregate's rate) there are some of 1500, of which one conforms for each look of the
-timer. The bound of 0.995 is ours and stands for "less fair than partitions"; the paper's index is
-0.95, which FCFS has with packets of 1500 bytes and not with those of 1000: how unfair it is depends
-on how packets and timer fall together.
+`sequential` goes through its list in the order in which connections began. The paper does not print
+this order. Here it is the order of the clients, the shortest round trip first; another case has the
+reverse. Nor does the paper print the packet length. Cases with packets of 1000 bytes (10 ms each at
+the aggregate's rate) stand beside cases with 1500 bytes, of which one conforms at each expiry of
+the timer. The bound of 0.995 is ours and means "less fair than partitions". The paper's index is
+0.95. FCFS has this index with packets of 1500 bytes, but not with 1000: it depends on the phase of
+packets and timer.
 """
 
 from typing import Any
@@ -119,9 +119,9 @@ def fcfs(runs: Table) -> Numbers:
     at_least=0.90,
     at_most=0.995,
     margin=0.001,
-    why="the bound is ours. What takes tokens between two looks of the timer is all that LRU "
-    "cannot order: with a look every 5 ms nothing does (`#lru-often`). With packets of 1000 bytes "
-    "and 15 ms it is little, with 1500 bytes more: see `#lru-long-packets`",
+    why="the bound is ours. LRU cannot order packets that take tokens between two expiries of "
+    "the timer: with an expiry every 5 ms no packet does (`#lru-often`). With packets of 1000 "
+    "bytes and 15 ms few do, with 1500 bytes more: see `#lru-long-packets`",
 )
 def lru(runs: Table) -> Numbers:
     return of(runs, "lru")["jain"]

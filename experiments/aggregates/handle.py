@@ -60,11 +60,11 @@ def flows(runs: Table) -> Numbers:
     "A000-17",
     "a shaped packet, with its queue and allocation: 100,000 flows over one",
     at_most=1.05,
-    why="what the paper says of classification is so (`#flows`). Among ten flows in turn shaping "
-    "costs no more either. It does where flows were silent before their packet: each has to begin "
-    "to wait and to take its turn anew (1.23 times among 300 and 1,000), and of those silent for "
-    "longer the savings are full and have to be settled (1.41 times among 10,000; the same among "
-    "50,000 and 100,000). Among flows that wait already the allocation takes no more: see "
+    why="the paper's claim about classification holds (`#flows`). With ten flows in turn shaping "
+    "does not cost more either. It costs more if flows were idle before their packet, because each "
+    "joins the queues and the rounds again (1.23 times among 300 and 1,000). The savings of flows "
+    "that were idle for longer are full, and have to be settled (1.41 times among 10,000; the same "
+    "among 50,000 and 100,000). With backlogged flows the allocation costs no more: see "
     "`#shaped-backlog`",
 )
 def shaped(runs: Table) -> Numbers:

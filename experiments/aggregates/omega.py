@@ -65,10 +65,9 @@ def of_all(runs: Table) -> Numbers:
     "R000-12", "omega = 1: the aggregate over one connection of mean round trip", paper="≤ 1",
     at_most=1.1,
     why="the derivation takes the time between losses as given, so that rates grow in proportion "
-    "to g. Where each packet is lost with the same probability p, a window that grows by g from "
-    "W/2 to W sends 3 W^2 / (8 g) = 1/p packets, and W is in proportion to the square root of g: "
-    "with a quarter of the growth each of four has half of one connection's rate, and together "
-    "they have two",
+    "to g. Here each packet is lost with the same probability p. A window that grows by g from "
+    "W/2 to W sends 3 W^2 / (8 g) = 1/p packets, so W grows with the square root of g. With a "
+    "quarter of the growth each of four has half of one connection's rate: twice its rate together",
 )  # fmt: skip
 def of_one(runs: Table) -> Numbers:
     return values(runs, "omega = 1", 1)

@@ -39,7 +39,7 @@ def of(runs: Table, policed: str, links: str = "equal") -> Table:
 
 
 def gain(runs: Table, policed: str, links: str, column: str) -> np.ndarray:
-    """A column divided by its value with policing one by one."""
+    """A column divided by its value with a policer for each flow."""
     return paired(of(runs, policed, links), of(runs, "one by one", links), column)
 
 

@@ -1,11 +1,11 @@
 """Windows that grow by the square of the round-trip time make short and long paths equal.
 
 Source: aggregates, section 5, which plans this evaluation and does not make it.
-Differs: everything here is ours but the growth g(rtt) = (rtt / mean)^2: four endless downloads to
-clients with round trips of 50 to 600 ms and 20 of 100 kB each at random times, over an access link
-of 3 Mbit/s behind RED, which lets losses hit all alike, as the derivation assumes; the same with
-files of 1 MB; then the four alone beside as many NewReno connections of the mean round-trip time,
-to see who is the more aggressive.
+Differs: only the growth g(rtt) = (rtt / mean)^2 is the paper's. Four endless downloads have round
+trips of 50 to 600 ms, and 20 downloads of 100 kB begin at random times. All share an access link of
+3 Mbit/s with RED, which drops packets of all alike, as the derivation assumes. A second case has
+files of 1 MB. A third has the four alone beside as many NewReno connections of the mean round-trip
+time, and shows which are more aggressive.
 """
 
 from typing import Any
@@ -130,9 +130,9 @@ def fairer(runs: Table, growth: str) -> np.ndarray:
     "files of 100 kB: rate at 600 ms over that at 50 ms, how much nearer to 1 with g than without",
     at_least=0,
     margin=0.025,
-    why="a file of 100 kB is sent almost wholly in slow start, which g leaves as it is: with g for "
-    "the files alone it is the same as without (`#short-alone`), and what little there is comes of "
-    "the long downloads beside them. Longer files do come nearer: see `#longer-files`",
+    why="a file of 100 kB is sent almost wholly in slow start, which g does not change. With g for "
+    "the files alone the ratio stays the same (`#short-alone`): the small difference is due to the "
+    "long downloads beside them. Longer files do come nearer: see `#longer-files`",
 )
 def short_files(runs: Table) -> Numbers:
     return nearer(runs, "short_ratio")

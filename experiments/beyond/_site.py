@@ -1,13 +1,12 @@
 """Web requests from one site to another over a path that only they use.
 
-Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the
-published configuration of its figure 7: 96 Mbit/s, a round-trip time of 50 ms, a queue of three
-bandwidth-delay products, CUBIC, requests at the times of a Poisson process that offer 7/8 of the
-rate, their sizes from a trace of a core router: six points of a distribution, in between each size
-equally likely.
-Differs: each request has a connection of its own, which begins with a handshake, and there are not
-200 that take turns; the access links of sites carry 1 Gbit/s; what is offered is counted without
-headers.
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the published
+configuration of its figure 7. The path has 96 Mbit/s, a round-trip time of 50 ms and a queue of
+three bandwidth-delay products. Senders use CUBIC. Requests begin at the times of a Poisson process
+and offer 7/8 of the rate. Their sizes come from a trace of a core router: six points of a
+distribution, with equally likely sizes in between.
+Differs: each request opens a connection with a handshake, in place of 200 that take turns. The
+access links of sites carry 1 Gbit/s. The offered load excludes headers.
 """
 
 import functools
@@ -77,7 +76,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = 
     "epochs-first": (EPOCHS, FIRST, None),
     "copa-first": (COPA, FIRST, None),
 }
-"""For each control: the settings of the trunk, its tunnel queue, and the signal to the senders.
+"""For each control: the trunk's settings, its tunnel queue, and the senders' ACK control.
 With ``None`` there is no trunk."""
 
 
@@ -105,12 +104,12 @@ def policy(control: str, local: str, peer: str) -> dict[str, Any]:
     how = CONTROLS[control]
     if how is None:
         return {"policy": [{"name": "all", "action": "pass"}]}
-    probing, queue, signal = how
+    probing, queue, ack_control = how
     trunk = {"name": "site", "local": local, "peer": peer, "queue": queue, **probing}
     rule: dict[str, Any] = {"name": "all", "action": "pass", "trunk": "site"}
-    if signal:
+    if ack_control:
         rule |= {"action": "shape", "profile": {"mean": "1 Gbit/s"}, "queue": queue}
-        rule["signal"] = signal
+        rule["ack_control"] = ack_control
     return {"gateway": BUFFERS, "trunk": [trunk], "policy": [rule]}
 
 

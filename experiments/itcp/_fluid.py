@@ -20,7 +20,7 @@ from ._load import Files
 
 
 def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> np.ndarray:
-    """Departure time of each file, if all files share one server of this rate."""
+    """Departure times of files that share a server of this rate."""
     departed = np.zeros(len(time))
     heap: list[tuple[float, int]] = []
     now = virtual = 0.0
@@ -76,9 +76,9 @@ class Shared:
     departed: np.ndarray
     """Departure time of each file in seconds; NaN for a file that had not left at the end."""
     shares: np.ndarray
-    """Share by weight of each aggregate, a row for each sample."""
+    """The weighted share of every aggregate; one row per sample."""
     queues: np.ndarray
-    """Seconds of work of each aggregate, a row for each sample."""
+    """Backlog of every aggregate in seconds; one row per sample."""
     weights: np.ndarray
     """Weight of each aggregate, a row for each sample."""
     time: np.ndarray

@@ -177,7 +177,7 @@ def _aggregate(
 
 
 def sojourns(run: Result, number: int) -> np.ndarray:
-    """Seconds of each file of a class that arrived whole."""
+    """Transfer times of the complete files of a class, in seconds."""
     return run["transfers"].where(group=f"files{number}")["took_seconds"].astype(float)
 
 

@@ -2,14 +2,15 @@
 
 Source: integrated TCP, section 3, equation (3), figure 1; ledger section 3, A002-1.
 Differs: see `_network.py`; here each sender is greedy, from 10 s on. The text does not print its
-weights. Each connection first sends 5 kB alone, so that it sees the true base round-trip time, save
-in the case "late": there the second one starts 30 s after the first, on a path that the first has
-filled. Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1 a connection of
-weight 1 may therefore keep half a packet or one and a half, and shares miss the weights by as much.
-ns-2 itself does so (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w; its agent has
-no theta, so its step is one packet): the largest error of weights 1, 2, 5, 10 is 0.29 to 0.31 over
-six seeds, of which weight 1 has the most, and 0.02 with alpha = 4 w. Weights 1 and 3 share 1:2.97
-there. Ours with that step has 0.18 to 0.19, 0.03 to 0.04, and 1:2.4 to 1:2.8.
+weights. Each connection first sends 5 kB alone, so that it sees the true base round-trip time. Only
+in the case "late" the second one starts 30 s after the first, on a path that the first has filled.
+
+Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1 a connection of weight 1
+may therefore keep half a packet or one and a half, and shares miss the weights by as much. ns-2
+itself does so (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w). Its agent has no
+theta, so its step is one packet. The largest error of weights 1, 2, 5, 10 is 0.29 to 0.31 over six
+seeds, mostly that of weight 1. It is 0.02 with alpha = 4 w. Weights 1 and 3 share 1:2.97 there.
+Ours with that step has 0.18 to 0.19, 0.03 to 0.04, and 1:2.4 to 1:2.8.
 """
 
 from random import Random

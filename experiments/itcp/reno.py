@@ -2,10 +2,10 @@
 
 Source: integrated TCP, section 3 (first paragraph); MulTCP (doi 10.1145/293927.293930); ledger
 A002-10.
-Differs: the law assumes independent losses. One case has them: a path of 100 Mbit/s that loses one
-packet of 200, and nothing waits. In the two others greedy connections share a bottleneck of
-10 Mbit/s, 42 ms and 100 packets. RED drops at random there, and Drop-Tail in bursts. Of 18 units of
-weight each has four packets in flight, and a connection of weight 1 times out.
+Differs: the law assumes independent losses. Only one case has them: a path of 100 Mbit/s without a
+queue that loses one packet of 200. In the two others greedy connections share a bottleneck of
+10 Mbit/s, 42 ms and 100 packets. RED drops at random there, and Drop-Tail in bursts. Each of 18
+units of weight has four packets in flight, and a connection of weight 1 times out.
 """
 
 from typing import Any

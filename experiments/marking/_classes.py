@@ -18,7 +18,7 @@ RATE, BUFFER = 45_000_000, 250_000
 
 CLASSES = (1, 2, 3, 4)
 GREEDY, ON_OFF = 3, {1: 5, 2: 10, 3: 15, 4: 20}
-"""Number of greedy flows of each class, and of on-off flows by class."""
+"""Greedy flows per class, and on-off flows by class."""
 
 GREEDY_RTT, SHORTEST, LONGEST = 0.044, 0.044, 0.080
 """Base round-trip time of greedy flows, and the range for on-off flows, in seconds."""
@@ -124,7 +124,7 @@ def delays(run: Result, each: int) -> np.ndarray:
 
 
 def briefly(run: Result, each: int) -> float:
-    """Delay of the next class divided by that of this one, in samples at whose ends both wait.
+    """Delay ratio of the next class and this one, in samples at whose ends both are backlogged.
 
     Regulated classes hardly ever wait for a whole window of 0.5 s.
     """

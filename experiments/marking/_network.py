@@ -17,7 +17,7 @@ import numpy as np
 from tidegate import Result, Scenario
 
 PACKET, PAYLOAD = 500, 460
-"""Bytes of a packet, and of its payload."""
+"""Packet size and payload, in bytes."""
 
 BURST, PAUSE = 300, 1.0
 """Mean packets of an on period, and mean seconds of an off period."""

@@ -159,7 +159,7 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 
 def over(runs: Table, case: str, other: str, column: str) -> np.ndarray:
-    """A column of one case divided by that of another, for each seed that both have."""
+    """Ratio of a column in two cases, for each common seed."""
     count = min(len(of(runs, case, column)), len(of(runs, other, column)))
     return of(runs, case, column)[:count] / of(runs, other, column)[:count]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegate import Result, Scenario
 
-from ._network import SIGNALS
+from ._network import ACK_CONTROLS
 
 LINE = 25_000_000
 """Rate of the provider's line, bit/s."""
@@ -26,9 +26,9 @@ NEAR = 200e-6
 """One-way delay from the provider to the client, in seconds."""
 
 
-def policy(signal: str | Mapping[str, Any], rate: float, **fields: Any) -> dict[str, Any]:
-    """Holds the ACKs of TCP downloads, or with the signal `none` only shapes them."""
-    spec = SIGNALS[signal] if isinstance(signal, str) else signal
+def policy(ack_control: str | Mapping[str, Any], rate: float, **fields: Any) -> dict[str, Any]:
+    """Holds the ACKs of TCP downloads, or with the ACK control `none` only shapes them."""
+    spec = ACK_CONTROLS[ack_control] if isinstance(ack_control, str) else ack_control
     rule: dict[str, Any] = {
         "name": "downloads",
         "match": {"direction": "down", "protocol": "tcp"},
@@ -37,12 +37,12 @@ def policy(signal: str | Mapping[str, Any], rate: float, **fields: Any) -> dict[
         **fields,
     }
     if spec is not None:
-        rule["signal"] = spec
+        rule["ack_control"] = spec
     return rule
 
 
 def line(
-    signal: str | Mapping[str, Any],
+    ack_control: str | Mapping[str, Any],
     servers: Mapping[str, float],
     *,
     rate: int = LINE,
@@ -58,7 +58,7 @@ def line(
     net = Scenario(duration=f"{seconds} s", sample="1 s", tcp={"profile": "linux", **tcp})
     kept = rate * PART
     rates = {"up": "1 Gbit/s", "down": f"{round(kept)} bit/s"}
-    whole = {"gateway": {"rate": rates}, "policy": [policy(signal, kept)], **(file or {})}
+    whole = {"gateway": {"rate": rates}, "policy": [policy(ack_control, kept)], **(file or {})}
     net.router("provider")
     net.gateway("gateway", whole)
     net.host("client")

@@ -19,7 +19,7 @@ FLOWS = 4
 NEAR, FAR = "100 us", "26 ms"
 """One-way delay of the senders' links, and of the receivers'."""
 
-SIGNALS: dict[str, Any] = {
+ACK_CONTROLS: dict[str, Any] = {
     "none": None,
     "gate": "postack",
     "bucket": {"kind": "postack", "release": "bucket"},
@@ -34,7 +34,7 @@ WINDOWS = {"64 KiB": "64 KiB", "grown": None}
 
 
 def network(
-    signal: str | Mapping[str, Any],
+    ack_control: str | Mapping[str, Any],
     *,
     way: str = "up",
     window: str | None = "64 KiB",
@@ -50,7 +50,7 @@ def network(
     back: Mapping[str, Any] | None = None,
     relays: bool = False,
 ) -> Scenario:
-    """Pairs of hosts with a gateway between them. Its policy slows senders down by ``signal``.
+    """Pairs of hosts with a gateway between them. Its policy has the ACK control ``ack_control``.
 
     The hosts ``l0``, ``l1``, … are on its LAN side, and ``w0``, ``w1``, … on its WAN side. Data
     goes ``up`` or ``down``. The link from the gateway to the WAN side has the delay ``far``, which
@@ -64,7 +64,7 @@ def network(
         settings.setdefault("receive_window", window)
     net = Scenario(duration=duration, warmup=warmup, tcp=settings)
     net.router("lan", "wan")
-    net.gateway("gateway", file or {"policy": [rules(signal, way, **(policy or {}))]})
+    net.gateway("gateway", file or {"policy": [rules(ack_control, way, **(policy or {}))]})
     for n in range(flows):
         net.hosts(f"l{n}", f"w{n}")
         net.link(f"l{n}", "lan", rate="1 Gbit/s", delay=NEAR, **({"back": back} if back else {}))
@@ -88,9 +88,9 @@ def network(
     return net
 
 
-def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
-    """The policy with a ``signal`` to senders: one of :data:`SIGNALS`, or another."""
-    spec = SIGNALS[signal] if isinstance(signal, str) else signal
+def rules(ack_control: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
+    """The policy with an ACK control: one of :data:`ACK_CONTROLS`, or another."""
+    spec = ACK_CONTROLS[ack_control] if isinstance(ack_control, str) else ack_control
     policy: dict[str, Any] = {
         "name": "all",
         "match": {"direction": way},
@@ -101,7 +101,7 @@ def rules(signal: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str,
         **fields,
     }
     if spec is not None:
-        policy["signal"] = spec
+        policy["ack_control"] = spec
     return policy
 
 

@@ -1,11 +1,15 @@
 """Reno that sends whole packets within TCR's window, played round trip by round trip.
 
 Source: postack, ledger section 4 (the formula) and R001-3 (the window); RFC 5681, RFC 6582.
-Differs: nobody's code is in it but this: a window that a loss halves, a round trip in which that
-is repaired, growth by a packet in each other one up to the window TCR shows, and what a loss hits
-drawn by chance. The formula 1/(1 + p W^2/8) has four things otherwise, and each can be turned
-round: losses are evenly spaced (`even`), windows are fractions that grow with each ACK up to W
-(`fluid`), a loss is repaired in no time (`at_once`), and a copy counts as goodput (`copies`).
+Differs: this model shares no code with the simulator. A loss halves the window, and its repair
+takes a round trip. In other round trips the window grows by a packet, up to the window of TCR.
+Random numbers select the lost packets. The formula 1/(1 + p W^2/8) differs in four points, and each
+can be switched:
+
+- `even`: losses are evenly spaced.
+- `fluid`: windows are fractions that grow with each ACK up to W.
+- `at_once`: the repair of a loss takes no time.
+- `copies`: a second copy counts as goodput.
 """
 
 from functools import cache

@@ -58,13 +58,13 @@ RULES = ["gate", "bucket", "virtual-queue"]
 
 @aggressors.run(
     attack=list(ATTACKS), count=COUNTS, rtt=list(ROUND_TRIPS), way=["up", "down"],
-    allocation=ALLOCATIONS, signal=["none", *RULES],
+    allocation=ALLOCATIONS, ack_control=["none", *RULES],
 )  # fmt: skip
 def measure(
-    seed: int, attack: str, count: int, rtt: str, way: str, allocation: str, signal: str
+    seed: int, attack: str, count: int, rtt: str, way: str, allocation: str, ack_control: str
 ) -> dict[str, float]:
     net = network(
-        signal, way=way, window=None, flows=FLOWS + count, far=ROUND_TRIPS[rtt],
+        ack_control, way=way, window=None, flows=FLOWS + count, far=ROUND_TRIPS[rtt],
         policy={"allocation": allocation, "queue": "per-flow"}, duration="20 s", warmup="8 s",
     )  # fmt: skip
     bulk(net, way)
@@ -97,9 +97,9 @@ def parts(
         attacks, COUNTS, ROUND_TRIPS, ("up", "down"), allocations
     ):
         cell = runs.where(attack=attack, count=count, rtt=rtt, way=way, allocation=allocation)
-        none = cell.where(signal="none")["honest"]
+        none = cell.where(ack_control="none")["honest"]
         none = np.where(none < RATE / 100, np.nan, none)
-        least += [cell.where(signal=rule)["honest"] / none for rule in rules]
+        least += [cell.where(ack_control=rule)["honest"] / none for rule in rules]
     return np.nanmin(np.array(least), axis=0)
 
 

@@ -4,7 +4,7 @@ Source: postack, ledger R001-9: the gate releases ACKs while there is room for t
 Differs: see `_line.py`. The ledger has no numbers for this. One download of 400 kB or 1 MB, on
 lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download of all, or
 another one ended four seconds before: 3 MB from a server 1 ms away. Times are divided by those
-of the same policy without a `signal`, in the same seed.
+of the same policy without ACK control, in the same seed.
 The bound is a goal, set before any repair: 1.02.
 """
 
@@ -40,12 +40,14 @@ WHY = (
 BEGINS = {"uniform": ["5 s", "5500 ms"]}
 
 
-@alone.run(signal=["none", "gate"], size=SIZES, mbits=LINES, round_trip=ROUND_TRIPS, before=BEFORE)
+@alone.run(
+    ack_control=["none", "gate"], size=SIZES, mbits=LINES, round_trip=ROUND_TRIPS, before=BEFORE
+)
 def measure(
-    seed: int, signal: str, size: str, mbits: int, round_trip: int, before: str
+    seed: int, ack_control: str, size: str, mbits: int, round_trip: int, before: str
 ) -> dict[str, float]:
     servers = {"server": round_trip / 1e3, "nearby": 0.001}
-    net = line(signal, servers, rate=mbits * 1_000_000, seconds=15)
+    net = line(ack_control, servers, rate=mbits * 1_000_000, seconds=15)
     net.traffic("download", "web", "server", "client", start=BEGINS, size=size, **ASKED)
     if before != BEFORE[0]:
         net.traffic("earlier", "web", "nearby", "client", size="3 MB", port=5002, **ASKED)
@@ -53,9 +55,9 @@ def measure(
 
 
 def longer(runs: Table, **cell: Any) -> np.ndarray:
-    """Time of a download, divided by its time without a signal."""
+    """Time of a download, divided by its time without ACK control."""
     cells = runs.where(**cell)
-    return paired(cells.where(signal="gate"), cells.where(signal="none"), "took")
+    return paired(cells.where(ack_control="gate"), cells.where(ack_control="none"), "took")
 
 
 def claim_time(size: str, before: str) -> None:

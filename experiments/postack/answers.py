@@ -27,10 +27,10 @@ CELLS = {
 SHOWN = ["none", "gate"]
 
 
-@answers.run(signal=SHOWN, cell=list(CELLS))
-def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
+@answers.run(ack_control=SHOWN, cell=list(CELLS))
+def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
     way, ended = CELLS[cell]
-    net = network(signal, way=way, window=None, flows=FLOWS + ASKED)
+    net = network(ack_control, way=way, window=None, flows=FLOWS + ASKED)
     bulk(net, way)
     ends = [[f"{side}{n}" for n in range(FLOWS, FLOWS + ASKED)] for side in "lw"]
     sends = ends if way == "up" else ends[::-1]
@@ -45,7 +45,9 @@ def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
 def over_queue(runs: Table, column: str) -> np.ndarray:
     """A column with ACKs held, divided by the same with a queue for each flow, for each cell."""
     cells = [runs.where(cell=cell) for cell in CELLS]
-    ratios = [it.where(signal="gate")[column] / it.where(signal="none")[column] for it in cells]
+    ratios = [
+        it.where(ack_control="gate")[column] / it.where(ack_control="none")[column] for it in cells
+    ]
     return np.array(ratios)
 
 
@@ -58,7 +60,7 @@ def rate(runs: Table) -> Numbers:
 
 @answers.claim("A001-1", "least of all: Jain index of the long transfers", at_least=0.98)
 def jain(runs: Table) -> Numbers:
-    return np.min([runs.where(signal="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
+    return np.min([runs.where(ack_control="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
 
 
 @answers.claim("A001-2", "most of all: data that waits", paper=0.04, at_most=0.03)
@@ -78,7 +80,7 @@ def took_p99(runs: Table) -> Numbers:
 
 @answers.claim("A001-7", "all together: timeouts, and segments sent again", at_most=0)
 def again(runs: Table) -> Numbers:
-    return np.sum([runs.where(signal="gate", cell=cell)["again"] for cell in CELLS], axis=0)
+    return np.sum([runs.where(ack_control="gate", cell=cell)["again"] for cell in CELLS], axis=0)
 
 
 @answers.figure
@@ -87,10 +89,10 @@ def figure(runs: Table) -> Any:
     figure, panels = plots.panels(titles, columns=3)
     columns = {"rate": 1e-6, "goodput": 1e-6, "took": 1e3}
     for axes, (column, scale) in zip(panels, columns.items(), strict=True):
-        for signal in SHOWN:
-            turns = [runs.where(signal=signal, cell=cell) for cell in CELLS]
+        for ack_control in SHOWN:
+            turns = [runs.where(ack_control=ack_control, cell=cell) for cell in CELLS]
             means = [it[column].mean() * scale for it in turns]
-            axes.plot(list(CELLS), means, marker="o", linestyle="", label=signal)
+            axes.plot(list(CELLS), means, marker="o", linestyle="", label=ack_control)
         axes.tick_params(axis="x", rotation=90)
         axes.legend()
     return figure

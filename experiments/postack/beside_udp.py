@@ -4,7 +4,7 @@ Source: none prints these numbers. The part is what a queue for each flow leaves
 Differs: see `_line.py`. 1 or 4 endless downloads are under the policy. A download of 10 MB is not:
 it stands for QUIC or a tunnel over UDP, which respond to loss but have no ACKs to hold. It is TCP
 with CUBIC here, on a port that the policy does not match. The link's queue is `fq-codel`, or the
-default. Times are divided by those of the same policy file without a `signal`, in the same seed.
+default. Times are divided by those of the same policy file without ACK control, in the same seed.
 The bound is a goal, set before any repair: 1.03.
 """
 
@@ -36,15 +36,15 @@ WHY = (
 )
 
 
-@beside_udp.run(signal=SHOWN, queue=QUEUES, downloads=DOWNLOADS, round_trip=ROUND_TRIPS)
+@beside_udp.run(ack_control=SHOWN, queue=QUEUES, downloads=DOWNLOADS, round_trip=ROUND_TRIPS)
 def measure(
-    seed: int, signal: str, queue: str, downloads: int, round_trip: int
+    seed: int, ack_control: str, queue: str, downloads: int, round_trip: int
 ) -> dict[str, float]:
     rate = round(LINE * PART)
     gateway = {"rate": {"up": "1 Gbit/s", "down": f"{rate} bit/s"}, "queue": queue}
-    file = {"gateway": gateway, "policy": [policy(signal, rate, match=MATCH)]}
+    file = {"gateway": gateway, "policy": [policy(ack_control, rate, match=MATCH)]}
     servers = {"server": round_trip / 1e3, "other": round_trip / 1e3}
-    net = line(signal, servers, seconds=30, file=file)
+    net = line(ack_control, servers, seconds=30, file=file)
     start = {"uniform": ["0 s", "500 ms"]}
     net.traffic("bulk", "web", "server", "client", flows=downloads, start=start, **ENDLESS)
     net.traffic("quic", "web", "other", "client", start={"uniform": ["5 s", "5500 ms"]}, **OTHER)
@@ -52,9 +52,9 @@ def measure(
 
 
 def longer(runs: Table, **cell: Any) -> np.ndarray:
-    """Time of the download without ACK control, divided by its time without a signal."""
+    """Time of the download without ACK control, divided by its time without ACK control."""
     cells = runs.where(**cell)
-    return paired(cells.where(signal="gate"), cells.where(signal="none"), "took")
+    return paired(cells.where(ack_control="gate"), cells.where(ack_control="none"), "took")
 
 
 def claim_part(queue: str, downloads: int) -> None:
@@ -65,7 +65,7 @@ def claim_part(queue: str, downloads: int) -> None:
         return np.max([longer(runs, round_trip=it, **cell) for it in ROUND_TRIPS], axis=0)
 
     part.__name__ = f"{queue}_{downloads}".replace("-", "_")
-    text = f"queue `{queue}`, beside {downloads}: time of the other, of that without a signal"
+    text = f"queue `{queue}`, beside {downloads}: time of the other, of that without ACK control"
     beside_udp.claim("beyond", text, at_most=1.03, why=WHY)(part)
 
 
@@ -83,6 +83,6 @@ def figure(runs: Table) -> Any:
                      for it in ROUND_TRIPS]  # fmt: skip
             axes.plot(ROUND_TRIPS, means, marker="o", label=f"beside {n}")
         axes.set_xlabel("round trip, ms")
-        axes.set_ylabel("time of the other, of that without a signal")
+        axes.set_ylabel("time of the other, of that without ACK control")
         axes.legend()
     return figure

@@ -3,7 +3,7 @@
 Source: postack, ledger R001-9 (P3 needs no estimate of any rate) and A001-6.
 Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each promised half and allowed
 all. TCP is in one; UDP, of 12 Mbit/s, is in the other from 15 s to 25 s. The policy of TCP has
-the rate of the link, so that it is the class that limits: data waits there, or, with a signal,
+the rate of the link, so that it is the class that limits: data waits there, or, with ACK control,
 does not.
 """
 
@@ -28,11 +28,11 @@ LINK_QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
 SHOWN = ["none", "gate"]
 
 
-def file(signal: str) -> dict[str, Any]:
+def file(ack_control: str) -> dict[str, Any]:
     """The policy file: two classes, and a policy for each."""
     half = {"guarantee": {"up": "5 Mbit/s"}}
     classes = [{"name": name, **half, "queue": queue} for name, queue in QUEUES.items()]
-    tcp: dict[str, Any] = rules(signal, "up", match={"direction": "up", "protocol": "tcp"})
+    tcp: dict[str, Any] = rules(ack_control, "up", match={"direction": "up", "protocol": "tcp"})
     tcp["class"] = "tcp"
     udp: dict[str, Any] = {"name": "udp", "action": "pass", "class": "udp"}
     udp["match"] = {"direction": "up", "protocol": "udp"}
@@ -43,8 +43,10 @@ def file(signal: str) -> dict[str, Any]:
     }
 
 
-def scenario(signal: str) -> Scenario:
-    net = network(signal, window="64 KiB", file=file(signal), warmup="5 s", duration="35 s")
+def scenario(ack_control: str) -> Scenario:
+    net = network(
+        ack_control, window="64 KiB", file=file(ack_control), warmup="5 s", duration="35 s"
+    )
     net.sample = f"{STEP * 1000:.0f} ms"
     bulk(net)
     net.host("flooder")
@@ -60,9 +62,9 @@ def series(run: Result) -> tuple[np.ndarray, np.ndarray]:
     return table["time_seconds"], table["bulk_bps"]
 
 
-@borrow.run(signal=SHOWN)
-def measure(seed: int, signal: str) -> dict[str, float]:
-    run = scenario(signal).run(seed)
+@borrow.run(ack_control=SHOWN)
+def measure(seed: int, ack_control: str) -> dict[str, float]:
+    run = scenario(ack_control).run(seed)
     time, rate = series(run)
     mean = {name: rate[(time > a) & (time <= b)].mean() for name, a, b in SPANS}
     flows = run.flows.where(group="bulk")
@@ -94,7 +96,7 @@ def settles(time: np.ndarray, rate: np.ndarray, since: float, level: float) -> f
 
 
 def ratio(runs: Table, column: str) -> np.ndarray:
-    cell = [runs.where(signal=signal)[column] for signal in ("gate", "none")]
+    cell = [runs.where(ack_control=ack_control)[column] for ack_control in ("gate", "none")]
     return cell[0] / cell[1]
 
 
@@ -115,30 +117,32 @@ def again(runs: Table) -> Numbers:
 
 @borrow.claim("A001-6", "how long after its sibling began it gives back, s", at_most=LAG)
 def gives(runs: Table) -> Numbers:
-    return runs.where(signal="gate")["gives"]
+    return runs.where(ack_control="gate")["gives"]
 
 
 @borrow.claim("A001-6", "how long after its sibling ended it borrows, s", at_most=LAG)
 def takes(runs: Table) -> Numbers:
-    return runs.where(signal="gate")["takes"]
+    return runs.where(ack_control="gate")["takes"]
 
 
 @borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", at_most=0.06)
 def delay(runs: Table) -> Numbers:
-    added = [runs.where(signal=signal)["delay"] - 0.0261 for signal in ("gate", "none")]
+    added = [
+        runs.where(ack_control=ack_control)["delay"] - 0.0261 for ack_control in ("gate", "none")
+    ]
     return added[0] / added[1]
 
 
 @borrow.claim("A001-6", "timeouts", at_most=0)
 def timeouts(runs: Table) -> Numbers:
-    return runs.where(signal="gate")["timeouts"]
+    return runs.where(ack_control="gate")["timeouts"]
 
 
 @borrow.figure
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["a queue for each flow", "gate"])
-    for axes, signal in zip(panels, SHOWN, strict=True):
-        time, rate = series(scenario(signal).run(1))
+    for axes, ack_control in zip(panels, SHOWN, strict=True):
+        time, rate = series(scenario(ack_control).run(1))
         axes.plot(time, rate / 1e6)
         axes.set_xlabel("time (s)")
         axes.set_ylabel("TCP, Mbit/s")

@@ -14,31 +14,31 @@ from tidegate import Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
-from ._network import SIGNALS, WINDOWS, bulk, measured, network
+from ._network import ACK_CONTROLS, WINDOWS, bulk, measured, network
 
 buffer = Experiment(__file__)
 
 CONTROLS = ["reno", "cubic"]
 
 
-@buffer.run(signal=list(SIGNALS), window=list(WINDOWS), congestion=CONTROLS)
-def measure(seed: int, signal: str, window: str, congestion: str) -> dict[str, float]:
-    net = network(signal, window=WINDOWS[window], tcp={"congestion": congestion})
+@buffer.run(ack_control=list(ACK_CONTROLS), window=list(WINDOWS), congestion=CONTROLS)
+def measure(seed: int, ack_control: str, window: str, congestion: str) -> dict[str, float]:
+    net = network(ack_control, window=WINDOWS[window], tcp={"congestion": congestion})
     bulk(net)
     return measured(net.run(seed))
 
 
 def ratio(
-    runs: Table, column: str, window: str, signal: str = "gate", congestion: str = "cubic"
+    runs: Table, column: str, window: str, ack_control: str = "gate", congestion: str = "cubic"
 ) -> np.ndarray:
-    """A column with a signal, divided by the data in a queue for each flow."""
+    """A column with ACK control, divided by the data in a queue for each flow."""
     cell = runs.where(window=window, congestion=congestion)
-    return cell.where(signal=signal)[column] / cell.where(signal="none")["data"]
+    return cell.where(ack_control=ack_control)[column] / cell.where(ack_control="none")["data"]
 
 
 def peak(runs: Table, window: str, congestion: str) -> np.ndarray:
     cell = runs.where(window=window, congestion=congestion)
-    return cell.where(signal="gate")["peak"] / cell.where(signal="none")["peak"]
+    return cell.where(ack_control="gate")["peak"] / cell.where(ack_control="none")["peak"]
 
 
 @buffer.claim("A001-2", "64 KiB, CUBIC: data that waits, of a queue for each flow's", paper=0.04,
@@ -105,8 +105,10 @@ def data_virtual(runs: Table) -> Numbers:
 
 @buffer.claim("A001-2", "the baseline loses nothing, nor does the gate: packets dropped", at_most=0)
 def dropped(runs: Table) -> Numbers:
-    signals = [runs.where(signal=signal)["dropped"] for signal in ("none", "gate")]
-    return signals[0] + signals[1]
+    ack_controls = [
+        runs.where(ack_control=ack_control)["dropped"] for ack_control in ("none", "gate")
+    ]
+    return ack_controls[0] + ack_controls[1]
 
 
 @buffer.figure
@@ -114,9 +116,9 @@ def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"CUBIC, windows of {window}" for window in WINDOWS])
     for axes, window in zip(panels, WINDOWS, strict=True):
         cell = runs.where(window=window, congestion="cubic")
-        names = list(SIGNALS)
+        names = list(ACK_CONTROLS)
         for column, label in (("data", "data that waits"), ("memory", "with held ACKs")):
-            means = [cell.where(signal=name)[column].mean() / 1e3 for name in names]
+            means = [cell.where(ack_control=name)[column].mean() / 1e3 for name in names]
             axes.plot(names, means, marker="o", linestyle="", label=label)
         axes.set_yscale("log")
         axes.set_ylabel("kB, mean")

@@ -37,10 +37,10 @@ WHY = (
 )
 
 
-@burst.run(signal=SHOWN, profile=list(PROFILES), round_trip=ROUND_TRIPS)
-def measure(seed: int, signal: str, profile: str, round_trip: int) -> dict[str, float]:
-    file = {"policy": [policy(signal, 0, profile=PROFILES[profile])]}
-    net = line(signal, {"server": round_trip / 1e3}, seconds=20, file=file)
+@burst.run(ack_control=SHOWN, profile=list(PROFILES), round_trip=ROUND_TRIPS)
+def measure(seed: int, ack_control: str, profile: str, round_trip: int) -> dict[str, float]:
+    file = {"policy": [policy(ack_control, 0, profile=PROFILES[profile])]}
+    net = line(ack_control, {"server": round_trip / 1e3}, seconds=20, file=file)
     start = {"uniform": ["0 s", "500 ms"]}
     net.traffic("download", "web", "server", "client", start=start, **DOWNLOAD)
     run = net.run(seed)
@@ -53,10 +53,10 @@ def claim_path(round_trip: int) -> None:
 
     def time(runs: Table) -> Numbers:
         cell = runs.where(profile="burst", round_trip=round_trip)
-        return paired(cell.where(signal="gate"), cell.where(signal="none"), "took")
+        return paired(cell.where(ack_control="gate"), cell.where(ack_control="none"), "took")
 
     def late(runs: Table) -> Numbers:
-        cell = runs.where(signal="gate", round_trip=round_trip)
+        cell = runs.where(ack_control="gate", round_trip=round_trip)
         return paired(cell.where(profile="burst"), cell.where(profile="mean = peak"), "late")
 
     time.__name__, late.__name__ = f"time_{round_trip}", f"late_{round_trip}"
@@ -75,10 +75,10 @@ for each in ROUND_TRIPS:
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels(list(PROFILES))
     for axes, profile in zip(panels, PROFILES, strict=True):
-        for signal in SHOWN:
-            cell = runs.where(profile=profile, signal=signal)
+        for ack_control in SHOWN:
+            cell = runs.where(profile=profile, ack_control=ack_control)
             means = [np.mean(cell.where(round_trip=it)["took"]) for it in ROUND_TRIPS]
-            axes.plot(ROUND_TRIPS, means, marker="o", label=signal)
+            axes.plot(ROUND_TRIPS, means, marker="o", label=ack_control)
         axes.set_xlabel("round trip, ms")
         axes.set_ylabel("time of 5 MB, s")
         axes.set_ylim(bottom=0)

@@ -1,11 +1,11 @@
-"""However many share a rate, and however low or far it is, senders get what a queue gives them.
+"""Senders get the rates of a queue, regardless of their number, their rate and their distance.
 
 Source: postack, ledger section 7 (2 and 10 Mbit/s, 10 to 300 ms, 1 to 100 flows, jitter of 10 ms),
 A001-1, A001-2 and A001-4.
-Differs: see `_network.py`. Cells are chosen from the ledger's ranges; what is lost, and what
-varies, is beyond the gateway. Windows are of 64 KiB, with which 100 flows fill a queue for each
-flow, but one of 52 ms hardly. `few` is two greedy flows with windows as large as they grow, beside
-fifty that send 500 bytes five times a second.
+Differs: see `_network.py`. The cells lie within the ledger's ranges. Losses and jitter are beyond
+the gateway. With windows of 64 KiB, 100 flows fill a queue for each flow, but one flow of 52 ms
+hardly does. `few` has two greedy flows with windows as large as they grow, beside fifty that send
+500 bytes five times a second.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,33 +45,37 @@ FEW_CELLS = {"few": "26 ms", "few, far": "100 ms"}
 SHOWN = ["none", "gate", "tcr"]
 
 
-def crowded(signal: str, mbps: int = 10, flows: int = FLOWS, **fields: Any) -> Scenario:
+def crowded(ack_control: str, mbps: int = 10, flows: int = FLOWS, **fields: Any) -> Scenario:
     policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
     net = network(
-        signal, policy=policy, flows=flows, duration="60 s", warmup="20 s", **fields,
+        ack_control, policy=policy, flows=flows, duration="60 s", warmup="20 s", **fields,
     )  # fmt: skip
     bulk(net, flows=flows)
     return net
 
 
-def few(signal: str, far: str) -> Scenario:
-    net = network(signal, window=None, flows=FEW + CHATTER, far=far, warmup="20 s")
+def few(ack_control: str, far: str) -> Scenario:
+    net = network(ack_control, window=None, flows=FEW + CHATTER, far=far, warmup="20 s")
     bulk(net, flows=FEW)
     ends = ([f"{side}{n}" for n in range(FEW, FEW + CHATTER)] for side in "lw")
     net.traffic("chatter", "on-off", *ends, size="500 B", off={"uniform": ["100 ms", "300 ms"]})
     return net
 
 
-@crowd.run(signal=SHOWN, cell=[*CELLS, *FEW_CELLS])
-def measure(seed: int, signal: str, cell: str) -> dict[str, float]:
-    net = few(signal, FEW_CELLS[cell]) if cell in FEW_CELLS else crowded(signal, **CELLS[cell])
+@crowd.run(ack_control=SHOWN, cell=[*CELLS, *FEW_CELLS])
+def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
+    net = (
+        few(ack_control, FEW_CELLS[cell])
+        if cell in FEW_CELLS
+        else crowded(ack_control, **CELLS[cell])
+    )
     return measured(net.run(seed))
 
 
 def over_queue(runs: Table, column: str, cell: str, of: str = "goodput") -> np.ndarray:
     """A column with ACKs held, divided by ``of`` with a queue for each flow."""
     turn = runs.where(cell=cell)
-    return turn.where(signal="gate")[column] / turn.where(signal="none")[of]
+    return turn.where(ack_control="gate")[column] / turn.where(ack_control="none")[of]
 
 
 def worst(columns: Iterable[np.ndarray], choose: Callable[..., np.ndarray]) -> np.ndarray:
@@ -79,7 +83,7 @@ def worst(columns: Iterable[np.ndarray], choose: Callable[..., np.ndarray]) -> n
 
 
 def gate(runs: Table, column: str, cells: Iterable[str]) -> list[np.ndarray]:
-    return [runs.where(signal="gate", cell=cell)[column] for cell in cells]
+    return [runs.where(ack_control="gate", cell=cell)[column] for cell in cells]
 
 
 @crowd.claim("A001-4", "no loss, least of all: goodput of a queue for each flow's", at_least=0.97)
@@ -99,7 +103,7 @@ def jain(runs: Table) -> Numbers:
 
 @crowd.claim("A001-1", "100 flows, 1 %: Jain index", at_least=0.97)
 def jain_lossy(runs: Table) -> Numbers:
-    return runs.where(signal="gate", cell="100, 1 %")["jain"]
+    return runs.where(ack_control="gate", cell="100, 1 %")["jain"]
 
 
 @crowd.claim("A001-2", "20 or 100 flows, most of all cells but one: data that waits, of a queue's",
@@ -146,13 +150,13 @@ def figure(runs: Table) -> Any:
     cells = [*CELLS, *FEW_CELLS]
     titles = ["goodput, of a queue for each flow's", "data that waits, kB, mean"]
     figure, (share, waits) = plots.panels(titles)
-    for signal in SHOWN:
-        turns = [runs.where(signal=signal, cell=cell) for cell in cells]
-        bases = [runs.where(signal="none", cell=cell)["goodput"].mean() for cell in cells]
+    for ack_control in SHOWN:
+        turns = [runs.where(ack_control=ack_control, cell=cell) for cell in cells]
+        bases = [runs.where(ack_control="none", cell=cell)["goodput"].mean() for cell in cells]
         parts = [it["goodput"].mean() / base for it, base in zip(turns, bases, strict=True)]
-        share.plot(cells, parts, marker="o", linestyle="", label=signal)
+        share.plot(cells, parts, marker="o", linestyle="", label=ack_control)
         means = [max(it["data"].mean() / 1e3, 0.1) for it in turns]
-        waits.plot(cells, means, marker="o", linestyle="", label=signal)
+        waits.plot(cells, means, marker="o", linestyle="", label=ack_control)
     waits.set_yscale("log")
     for axes in (share, waits):
         axes.tick_params(axis="x", rotation=90)

@@ -21,7 +21,7 @@ from tidegate import Scenario, Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
-from ._network import SIGNALS
+from ._network import ACK_CONTROLS
 
 edges = Experiment(__file__)
 
@@ -63,7 +63,9 @@ SIZED = (
 )
 
 
-def site(signal: str, mbits: float, more: dict[str, Any] | None = None, **tcp: Any) -> Scenario:
+def site(
+    ack_control: str, mbits: float, more: dict[str, Any] | None = None, **tcp: Any
+) -> Scenario:
     """Hosts `pc` and `box` behind a gateway whose link upwards has the rate."""
     net = Scenario(duration="40 s", warmup="10 s", tcp={"profile": "linux", **tcp})
     rule: dict[str, Any] = {
@@ -72,9 +74,9 @@ def site(signal: str, mbits: float, more: dict[str, Any] | None = None, **tcp: A
         "profile": {"mean": f"{mbits} Mbit/s"},
         "action": "shape",
     }
-    spec = SIGNALS[signal]
+    spec = ACK_CONTROLS[ack_control]
     if spec is not None:
-        rule["signal"] = spec
+        rule["ack_control"] = spec
     more = more or {}
     rule |= more.pop("fields", {})
     rates = {"up": f"{mbits} Mbit/s", "down": "100 Mbit/s"}
@@ -96,23 +98,23 @@ def uploads(net: Scenario, flows: int) -> None:
     net.traffic("uploads", "greedy", "pc", "server", flows=flows, start=start)
 
 
-def reading(signal: str, chunks: bool) -> Scenario:
-    net = site(signal, FAST, receive_window="64 KiB")
+def reading(ack_control: str, chunks: bool) -> Scenario:
+    net = site(ack_control, FAST, receive_window="64 KiB")
     uploads(net, 4)
     if chunks:
         net.traffic("taken", "relay", "server", "application", of="uploads", flows=4, **TAKES)
     return net
 
 
-def pinging(signal: str, flows: int) -> Scenario:
-    net = site(signal, SLOW)
+def pinging(ack_control: str, flows: int) -> Scenario:
+    net = site(ack_control, SLOW)
     uploads(net, flows)
     net.traffic("ping", "cbr", "box", "server", protocol="udp", rate="5120 bit/s",
                 packet="64 B", start="1 s")  # fmt: skip
     return net
 
 
-def classed(signal: str) -> Scenario:
+def classed(ack_control: str) -> Scenario:
     classes = [
         {"name": "ftp", "guarantee": "4 Mbit/s"},
         {"name": "rest", "guarantee": "15 Mbit/s", "priority": 1},
@@ -120,22 +122,22 @@ def classed(signal: str) -> Scenario:
     rest = {"name": "rest", "match": {"direction": "up", "protocol": "udp"}}
     policies = [{**rest, "action": "pass", "class": "rest"}]
     more = {"class": classes, "policies": policies, "fields": {"class": "ftp"}}
-    net = site(signal, WIDE, more)
+    net = site(ack_control, WIDE, more)
     uploads(net, 4)
     net.traffic("rest", "cbr", "box", "server", protocol="udp", rate="24 Mbit/s",
                 packet="1200 B", start="1 s")  # fmt: skip
     return net
 
 
-def scenario(signal: str, case: str) -> Scenario:
+def scenario(ack_control: str, case: str) -> Scenario:
     if case.startswith("reads"):
-        return reading(signal, case == "reads 16 KiB")
-    return classed(signal) if case == "class" else pinging(signal, int(case.split()[1]))
+        return reading(ack_control, case == "reads 16 KiB")
+    return classed(ack_control) if case == "class" else pinging(ack_control, int(case.split()[1]))
 
 
-@edges.run(signal=SHOWN, case=CASES)
-def measure(seed: int, signal: str, case: str) -> dict[str, float]:
-    run = scenario(signal, case).run(seed)
+@edges.run(ack_control=SHOWN, case=CASES)
+def measure(seed: int, ack_control: str, case: str) -> dict[str, float]:
+    run = scenario(ack_control, case).run(seed)
     data = run["passages"].where(group="uploads")
     acks = run.aggregates.where(policy="uploads", direction="up")
     found = {
@@ -153,8 +155,8 @@ def measure(seed: int, signal: str, case: str) -> dict[str, float]:
     return found
 
 
-def of(runs: Table, case: str, column: str, signal: str = "gate") -> np.ndarray:
-    return runs.where(case=case, signal=signal)[column]
+def of(runs: Table, case: str, column: str, ack_control: str = "gate") -> np.ndarray:
+    return runs.where(case=case, ack_control=ack_control)[column]
 
 
 @edges.claim(
@@ -168,7 +170,7 @@ def reads(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "late") / of(runs, "reads at once", "late")
 
 
-@edges.claim("R001-8", "the same: goodput, of that without a signal", at_least=0.98, why=CHARGED)
+@edges.claim("R001-8", "the same: goodput, of that without ACK control", at_least=0.98, why=CHARGED)
 def reads_rate(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "rate") / of(runs, "reads 16 KiB", "rate", "none")
 
@@ -203,7 +205,7 @@ def overdue(runs: Table) -> Numbers:
     return of(runs, "class", "overdue")
 
 
-@edges.claim("R001-9", "the same: goodput, of that without a signal", at_least=0.98)
+@edges.claim("R001-9", "the same: goodput, of that without ACK control", at_least=0.98)
 def class_rate(runs: Table) -> Numbers:
     return of(runs, "class", "rate") / of(runs, "class", "rate", "none")
 
@@ -211,12 +213,12 @@ def class_rate(runs: Table) -> Numbers:
 @edges.figure
 def figure(runs: Table) -> Any:
     figure, (data, ping) = plots.panels(["data at the gateway", "a ping at 1.5 Mbit/s"])
-    for signal in SHOWN:
+    for ack_control in SHOWN:
         cases = ["reads at once", "reads 16 KiB", "class"]
-        means = [of(runs, it, "late", signal).mean() * 1e3 for it in cases]
-        data.plot(cases, means, marker="o", linestyle="", label=signal)
-        waits = [of(runs, f"ping, {n}", "ping", signal).mean() / FRAME for n in PINGED]
-        ping.plot(PINGED, waits, marker="o", label=signal)
+        means = [of(runs, it, "late", ack_control).mean() * 1e3 for it in cases]
+        data.plot(cases, means, marker="o", linestyle="", label=ack_control)
+        waits = [of(runs, f"ping, {n}", "ping", ack_control).mean() / FRAME for n in PINGED]
+        ping.plot(PINGED, waits, marker="o", label=ack_control)
     data.set_yscale("log")
     data.set_ylabel("99th percentile of the delay, ms")
     ping.set_xlabel("uploads")

@@ -14,24 +14,26 @@ from tidegate import Table, plots
 from tidegate.experiment import Experiment
 from tidegate.statistics import Numbers
 
-from ._network import RATE, SIGNALS, WINDOWS, bulk, measured, network
+from ._network import ACK_CONTROLS, RATE, WINDOWS, bulk, measured, network
 
 goodput = Experiment(__file__)
 
 WAYS = ["up", "down"]
 
 
-@goodput.run(signal=list(SIGNALS), way=WAYS, window=list(WINDOWS))
-def measure(seed: int, signal: str, way: str, window: str) -> dict[str, float]:
-    net = network(signal, way=way, window=WINDOWS[window])
+@goodput.run(ack_control=list(ACK_CONTROLS), way=WAYS, window=list(WINDOWS))
+def measure(seed: int, ack_control: str, way: str, window: str) -> dict[str, float]:
+    net = network(ack_control, way=way, window=WINDOWS[window])
     bulk(net, way)
     return measured(net.run(seed), way)
 
 
-def ratio(runs: Table, way: str, window: str, signal: str = "gate") -> np.ndarray:
-    """Goodput with a signal divided by that with a queue for each flow."""
+def ratio(runs: Table, way: str, window: str, ack_control: str = "gate") -> np.ndarray:
+    """Goodput with ACK control divided by that with a queue for each flow."""
     cell = runs.where(way=way, window=window)
-    return cell.where(signal=signal)["goodput"] / cell.where(signal="none")["goodput"]
+    return (
+        cell.where(ack_control=ack_control)["goodput"] / cell.where(ack_control="none")["goodput"]
+    )
 
 
 @goodput.claim(
@@ -70,35 +72,39 @@ TOLD = ["none", "gate", "tcr"]
 """Signals of A001-1: none with a queue for each flow, ACKs held, and TCR."""
 
 
-def every(runs: Table, column: str, signal: str) -> list[np.ndarray]:
+def every(runs: Table, column: str, ack_control: str) -> list[np.ndarray]:
     """A column for each direction and window, with a number for each seed."""
-    return [runs.where(signal=signal, way=way, window=it)[column] for way in WAYS for it in WINDOWS]
+    return [
+        runs.where(ack_control=ack_control, way=way, window=it)[column]
+        for way in WAYS
+        for it in WINDOWS
+    ]
 
 
-def claim_share(signal: str, name: str) -> None:
+def claim_share(ack_control: str, name: str) -> None:
     """Claims that flows use the policy's rate and share it evenly in all cells."""
 
     def rate(runs: Table) -> Numbers:
-        rates = np.array(every(runs, "rate", signal)) / RATE
+        rates = np.array(every(runs, "rate", ack_control)) / RATE
         return rates[np.abs(rates - 1).argmax(axis=0), np.arange(rates.shape[1])]
 
     def jain(runs: Table) -> Numbers:
-        return np.min(every(runs, "jain", signal), axis=0)
+        return np.min(every(runs, "jain", ack_control), axis=0)
 
-    rate.__name__, jain.__name__ = f"rate_{signal}", f"jain_{signal}"
+    rate.__name__, jain.__name__ = f"rate_{ack_control}", f"jain_{ack_control}"
     where = f"{name}, of both ways and windows"
     text = f"{where}: throughput over the policy's rate, farthest from 1"
     goodput.claim("A001-1", text, at_least=0.98, at_most=1.02)(rate)
     goodput.claim("A001-1", f"{where}: Jain index, least", at_least=0.98)(jain)
 
 
-for signal, name in zip(TOLD, ("a queue for each flow", "gate", "TCR"), strict=True):
-    claim_share(signal, name)
+for ack_control, name in zip(TOLD, ("a queue for each flow", "gate", "TCR"), strict=True):
+    claim_share(ack_control, name)
 
 
 @goodput.claim("A001-7", "retransmission timeouts, all runs with the gate", at_most=0)
 def timeouts(runs: Table) -> Numbers:
-    return runs.where(signal="gate")["timeouts"]
+    return runs.where(ack_control="gate")["timeouts"]
 
 
 @goodput.figure
@@ -106,10 +112,10 @@ def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"{way}, windows of {it}" for way in WAYS for it in WINDOWS])
     cells = [(way, window) for way in WAYS for window in WINDOWS]
     for axes, (way, window) in zip(panels, cells, strict=True):
-        for signal in SIGNALS:
-            values = runs.where(way=way, window=window, signal=signal)
+        for ack_control in ACK_CONTROLS:
+            values = runs.where(way=way, window=window, ack_control=ack_control)
             axes.plot(
-                values["seed"], values["goodput"] / 1e6, marker="o", linestyle="", label=signal
+                values["seed"], values["goodput"] / 1e6, marker="o", linestyle="", label=ack_control
             )
         axes.set_xlabel("seed")
         axes.set_ylabel("goodput, Mbit/s")

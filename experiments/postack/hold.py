@@ -34,9 +34,9 @@ WHY = (
 )
 
 
-@hold.run(signal=SHOWN, downloads=DOWNLOADS)
-def measure(seed: int, signal: str, downloads: int) -> dict[str, float]:
-    net = line(signal, {"server": PATH}, seconds=40)
+@hold.run(ack_control=SHOWN, downloads=DOWNLOADS)
+def measure(seed: int, ack_control: str, downloads: int) -> dict[str, float]:
+    net = line(ack_control, {"server": PATH}, seconds=40)
     start = {"uniform": ["0 s", "500 ms"]}
     net.traffic("bulk", "greedy", "server", "client", flows=downloads, start=start)
     net.sample = "200 ms"
@@ -57,7 +57,7 @@ def claim_hold(downloads: int) -> None:
     """Claims the bound for so many downloads."""
 
     def more(runs: Table) -> Numbers:
-        return runs.where(signal="gate", downloads=downloads)["more"]
+        return runs.where(ack_control="gate", downloads=downloads)["more"]
 
     more.__name__ = f"more_{downloads}"
     text = f"{downloads} downloads: round-trip time of the worst beyond the path, s"
@@ -71,7 +71,7 @@ for each in DOWNLOADS:
 @hold.claim("beyond", "rate, of that of a queue for each flow", at_least=0.99)
 def rate(runs: Table) -> Numbers:
     cells = [runs.where(downloads=it) for it in DOWNLOADS]
-    ratios = [cell.where(signal="gate")["rate"] / cell.where(signal="none")["rate"]
+    ratios = [cell.where(ack_control="gate")["rate"] / cell.where(ack_control="none")["rate"]
               for cell in cells]  # fmt: skip
     return np.min(ratios, axis=0)
 
@@ -79,10 +79,10 @@ def rate(runs: Table) -> Numbers:
 @hold.figure
 def figure(runs: Table) -> Any:
     figure, (axes,) = plots.panels(["the worst sender"])
-    for signal in SHOWN:
-        cell = runs.where(signal=signal)
+    for ack_control in SHOWN:
+        cell = runs.where(ack_control=ack_control)
         means = [cell.where(downloads=it)["more"].mean() * 1e3 for it in DOWNLOADS]
-        axes.plot(DOWNLOADS, means, marker="o", label=signal)
+        axes.plot(DOWNLOADS, means, marker="o", label=ack_control)
     axes.plot(DOWNLOADS, [bound(it) * 1e3 for it in DOWNLOADS], linestyle="--", label="bound")
     axes.set_xscale("log")
     axes.set_xlabel("downloads")

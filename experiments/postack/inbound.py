@@ -1,12 +1,12 @@
-"""Downloads whose bottleneck lies before the gateway are held at their rate by their ACKs.
+"""Held ACKs keep downloads at their rate if the bottleneck is upstream of the gateway.
 
-Source: postack, ledger R001-10 (placement D) and A001-5; what `tidegate demo` shows of real hosts.
+Source: postack, ledger R001-10 (placement D) and A001-5; `tidegate demo` shows the same with real
+hosts.
 Differs: the ledger has no numbers for this. Four clients ask servers, with round trips of 50, 300,
-300 and 600 ms, for more than they get in time. They share the provider's 8 Mbit/s, with one line of
-256 KiB before it; the gateway behind it has a policy of 7.6 Mbit/s. A ping of 64 bytes in the same
-class comes every 100 ms. Shares, delays and throughput are of 30 s after 10 s; what was lost is of
-the whole run, its beginning included. `queue` is a queue for each flow at the gateway, which is
-longer than what ever waits in it.
+300 and 600 ms, for more than they get in time. They share the provider's 8 Mbit/s, with one buffer
+of 256 KiB. The gateway downstream has a policy of 7.6 Mbit/s. A ping of 64 bytes in the same class
+comes every 100 ms. Shares, delays and throughput are measured for 30 s after the first 10 s; losses
+over the whole run. `queue` is a queue for each flow at the gateway that never overflows.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ NEAR = 0.025
 """One-way delay between provider and client without any queue, in seconds."""
 
 BEYOND = ["0 ms", "125 ms", "125 ms", "275 ms"]
-"""Delay of each server's link, in each direction."""
+"""One-way delays of the servers' links."""
 
 BURST = {"profile": {"mean": f"{PROFILE} bit/s", "burst": "32 KiB"}}
 POLICED = {"name": "all", "match": {"direction": "down"}, "action": "police-drop", **BURST}

@@ -29,12 +29,12 @@ MOST = 1_000
 """Claims hold up to this jitter; results beyond it are only shown."""
 
 
-@jitter.run(signal=["none", "gate"], mbps=list(RATES), varies=JITTER)
-def measure(seed: int, signal: str, mbps: int, varies: int) -> dict[str, float]:
+@jitter.run(ack_control=["none", "gate"], mbps=list(RATES), varies=JITTER)
+def measure(seed: int, ack_control: str, mbps: int, varies: int) -> dict[str, float]:
     profile = {"mean": f"{mbps} Mbit/s", "burst": RATES[mbps]}
     net = network(
-        signal, window=None, policy={"profile": profile}, flows=8, duration="12 s", warmup="4 s",
-        far="5 ms", back={"jitter": {"uniform": f"{varies} us"}} if varies else None,
+        ack_control, window=None, policy={"profile": profile}, flows=8, duration="12 s",
+        warmup="4 s", far="5 ms", back={"jitter": {"uniform": f"{varies} us"}} if varies else None,
     )  # fmt: skip
     bulk(net, flows=8)
     return measured(net.run(seed))
@@ -43,7 +43,7 @@ def measure(seed: int, signal: str, mbps: int, varies: int) -> dict[str, float]:
 def ratio(runs: Table, column: str, mbps: int, varies: int) -> np.ndarray:
     """A column with ACKs held, divided by the same with a queue for each flow."""
     cell = runs.where(mbps=mbps, varies=varies)
-    return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
+    return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[column]
 
 
 def least(runs: Table, mbps: int) -> Numbers:
@@ -65,8 +65,8 @@ def fast(runs: Table) -> Numbers:
     "A001-4",
     "300 Mbit/s, up to 3 ms: goodput",
     at_least=0.99,
-    why="leave for what does not come within 2 ms has run out, and 3 ms of data that "
-    "comes or does not would take a queue as long",
+    why="credit expires 2 ms after data was due. Data that varies by 3 ms would need a queue of 3 "
+    "ms",
 )
 def beyond(runs: Table) -> Numbers:
     return ratio(runs, "goodput", 300, 3_000)

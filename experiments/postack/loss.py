@@ -26,10 +26,10 @@ SHOWN = ["none", "gate", "tcr"]
 CONTROLS = ["reno", "cubic"]
 
 
-@loss.run(signal=SHOWN, congestion=CONTROLS, loss=LOSSES)
-def measure(seed: int, signal: str, congestion: str, loss: float) -> dict[str, float]:
+@loss.run(ack_control=SHOWN, congestion=CONTROLS, loss=LOSSES)
+def measure(seed: int, ack_control: str, congestion: str, loss: float) -> dict[str, float]:
     tcp = {"congestion": congestion}
-    net = network(signal, window=None, loss=f"{loss} %" if loss else None, tcp=tcp)
+    net = network(ack_control, window=None, loss=f"{loss} %" if loss else None, tcp=tcp)
     bulk(net)
     return measured(net.run(seed))
 
@@ -38,19 +38,19 @@ def ratio(
     runs: Table, over: str, congestion: str, percent: float, column: str = "goodput"
 ) -> np.ndarray:
     cell = runs.where(congestion=congestion, loss=percent)
-    return cell.where(signal="gate")[column] / cell.where(signal=over)[column]
+    return cell.where(ack_control="gate")[column] / cell.where(ack_control=over)[column]
 
 
 def straw(runs: Table, percent: float, expected: Callable[[float], float] = formula) -> np.ndarray:
     """TCR's goodput ratio less the expected one; negative values are worse."""
-    tcr = runs.where(signal="tcr", congestion="reno")
+    tcr = runs.where(ack_control="tcr", congestion="reno")
     ratio = tcr.where(loss=percent)["goodput"] / tcr.where(loss=0.0)["goodput"]
     return ratio - expected(percent)
 
 
 def simulated(runs: Table, percent: float) -> np.ndarray:
     """TCR's goodput ratio less that of Reno in whole packets."""
-    seeds = runs.where(signal="tcr", congestion="reno", loss=percent)["seed"]
+    seeds = runs.where(ack_control="tcr", congestion="reno", loss=percent)["seed"]
     mean = float(np.mean([reno(percent, seed=int(it)) for it in seeds]))
     return straw(runs, percent, lambda _: mean)
 
@@ -145,7 +145,7 @@ def packets_two(runs: Table) -> Numbers:
 
 def beyond(runs: Table, percent: float, **assumed: Any) -> Numbers:
     """Goodput ratio of Reno in whole packets less the formula's, for each seed."""
-    seeds = runs.where(signal="tcr", congestion="reno", loss=percent)["seed"]
+    seeds = runs.where(ack_control="tcr", congestion="reno", loss=percent)["seed"]
     return [reno(percent, seed=int(it), **assumed) - formula(percent) for it in seeds]
 
 
@@ -216,37 +216,37 @@ def fair_two_cubic(runs: Table) -> Numbers:
     return ratio(runs, "none", "cubic", 2.0)
 
 
-def claim_jain(signal: str, name: str) -> None:
+def claim_jain(ack_control: str, name: str) -> None:
     """Claims that flows share the rate evenly at 1 % of loss with all congestion controls."""
 
     def jain(runs: Table) -> Numbers:
-        lossy = runs.where(signal=signal, loss=1.0)
+        lossy = runs.where(ack_control=ack_control, loss=1.0)
         return np.min([lossy.where(congestion=it)["jain"] for it in CONTROLS], axis=0)
 
-    jain.__name__ = f"jain_{signal}"
+    jain.__name__ = f"jain_{ack_control}"
     text = f"1 %, {name}, Reno and CUBIC: Jain index, least"
     loss.claim("A001-1", text, at_least=0.97)(jain)
 
 
-for signal, name in zip(SHOWN, ("a queue for each flow", "gate", "TCR"), strict=True):
-    claim_jain(signal, name)
+for ack_control, name in zip(SHOWN, ("a queue for each flow", "gate", "TCR"), strict=True):
+    claim_jain(ack_control, name)
 
 
 @loss.claim("A001-7", "1 %: timeouts in a run, gate less a queue for each flow", at_most=2)
 def timeouts(runs: Table) -> Numbers:
     cell = runs.where(congestion="cubic", loss=1.0)
-    return cell.where(signal="gate")["timeouts"] - cell.where(signal="none")["timeouts"]
+    return cell.where(ack_control="gate")["timeouts"] - cell.where(ack_control="none")["timeouts"]
 
 
 @loss.figure
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels([control.upper() for control in CONTROLS])
     for axes, congestion in zip(panels, CONTROLS, strict=True):
-        for signal in SHOWN:
-            cell = runs.where(signal=signal, congestion=congestion)
+        for ack_control in SHOWN:
+            cell = runs.where(ack_control=ack_control, congestion=congestion)
             means = [cell.where(loss=percent)["goodput"].mean() / 1e6 for percent in LOSSES]
-            axes.plot(LOSSES, means, marker="o", label=signal)
-        top = runs.where(signal="tcr", congestion=congestion, loss=0.0)["goodput"].mean() / 1e6
+            axes.plot(LOSSES, means, marker="o", label=ack_control)
+        top = runs.where(ack_control="tcr", congestion=congestion, loss=0.0)["goodput"].mean() / 1e6
         percents = np.linspace(0, 2, 41)
         axes.plot(
             percents,

@@ -25,8 +25,8 @@ CASES = {"fifo": ("none", FIFO), "per flow": ("none", None), "gate": ("gate", No
 
 @ping.run(case=list(CASES), window=list(WINDOWS))
 def measure(seed: int, case: str, window: str) -> dict[str, float]:
-    signal, file = CASES[case]
-    net = network(signal, window=WINDOWS[window], file=file)
+    ack_control, file = CASES[case]
+    net = network(ack_control, window=WINDOWS[window], file=file)
     bulk(net)
     net.host("pinger")
     net.link("pinger", "lan", rate="1 Gbit/s", delay="100 us")

@@ -1,13 +1,13 @@
 """A relay that acknowledges early fills a rate that losses beyond the gateway leave empty.
 
 Source: postack, ledger R001-21 (PreAck) and section 7 ("helper for fast rate recovery").
-Differs: see `_network.py` and, for how a relay differs from PreAck, `Kind::Relay` in
+Differs: see `_network.py` and, for the differences of a relay from PreAck, `Kind::Relay` in
 `crates/sim/src/scenario/traffic.rs`. Relays are just beyond the gateway, which holds the senders to
 the rate; losses are beyond the relays. A relay buffers 64 KiB of a flow beside a receive window of
-as much: what it can have stored when the warm-up is over is 1.5 % of what counts. It sends on with
-Reno like the senders, or with BBR, which does not take each loss for congestion. What was
-acknowledged and is nowhere is taken at the end of runs without a warm-up. The paper says neither
-which losses its 45 % are for nor who sends on: they are claimed of every loss and both.
+64 KiB. At the end of the warm-up it can hold 1.5 % of the measured bytes. It forwards data with
+Reno like the senders, or with BBR, which does not take each loss for congestion. Acknowledged bytes
+that never arrive are counted at the end of runs without a warm-up. The paper's 45 % name neither
+losses nor a sender, so they are claimed of every loss and both senders.
 """
 
 from typing import Any
@@ -33,13 +33,13 @@ SENDERS = {
     "relay, reno": ("tcr", "reno"),
     "relay, bbr": ("tcr", "bbr"),
 }
-"""The signal at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
+"""The ACK control at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
 
 
-def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenario:
+def scenario(ack_control: str, onward: str | None, loss: float, **run: Any) -> Scenario:
     tcp = {"congestion": "reno"}
-    net = network(signal, window=None, loss=f"{loss} %" if loss else None, tcp=tcp, relays=True,
-                  **run)  # fmt: skip
+    net = network(ack_control, window=None, loss=f"{loss} %" if loss else None, tcp=tcp,
+                  relays=True, **run)  # fmt: skip
     if onward is None:
         bulk(net)
     else:
@@ -52,10 +52,10 @@ def scenario(signal: str, onward: str | None, loss: float, **run: Any) -> Scenar
 
 @preack.run(senders=list(SENDERS), loss=LOSSES)
 def measure(seed: int, senders: str, loss: float) -> dict[str, float]:
-    signal, onward = SENDERS[senders]
+    ack_control, onward = SENDERS[senders]
     last = "onward" if onward else "bulk"
-    run = scenario(signal, onward, loss).run(seed)
-    whole = scenario(signal, onward, loss, warmup="0 s").run(seed).flows
+    run = scenario(ack_control, onward, loss).run(seed)
+    whole = scenario(ack_control, onward, loss, warmup="0 s").run(seed).flows
     told = whole.where(group="bulk")["acknowledged_bytes"].astype(float)
     there = whole.where(group=last)["goodput_bytes"].astype(float)
     return {

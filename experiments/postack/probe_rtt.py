@@ -37,9 +37,9 @@ WHY = (
 BOTH = "without ACKs held it is as little (`#full-without`)"
 
 
-@probe_rtt.run(signal=SHOWN, round_trip=ROUND_TRIPS, beside=BESIDE)
-def measure(seed: int, signal: str, round_trip: int, beside: str) -> dict[str, float]:
-    net = line(signal, {"server": round_trip / 1e3}, seconds=60)
+@probe_rtt.run(ack_control=SHOWN, round_trip=ROUND_TRIPS, beside=BESIDE)
+def measure(seed: int, ack_control: str, round_trip: int, beside: str) -> dict[str, float]:
+    net = line(ack_control, {"server": round_trip / 1e3}, seconds=60)
     net.sample = f"{round(STEP * 1000)} ms"
     net.traffic("bbr", "greedy", "server", "client", tcp={"congestion": "bbr"}, **BEGINS)
     if beside != BESIDE[0]:
@@ -56,7 +56,7 @@ def measure(seed: int, signal: str, round_trip: int, beside: str) -> dict[str, f
 def compared(runs: Table, column: str, beside: str) -> np.ndarray:
     """With ACKs held less without: a row for each round trip, a column for each seed."""
     cells = [runs.where(round_trip=it, beside=beside) for it in ROUND_TRIPS]
-    gate, none = ([cell.where(signal=it)[column] for cell in cells] for it in ("gate", "none"))
+    gate, none = ([cell.where(ack_control=it)[column] for cell in cells] for it in ("gate", "none"))
     return np.array(gate) - np.array(none)
 
 
@@ -80,13 +80,13 @@ def rate(runs: Table) -> Numbers:
 
 @probe_rtt.claim("BBR", "beside one with CUBIC: use of the rate", at_least=0.99, why=BOTH)
 def full(runs: Table) -> Numbers:
-    cell = runs.where(beside=BESIDE[1], signal="gate")
+    cell = runs.where(beside=BESIDE[1], ack_control="gate")
     return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)
 
 
 @probe_rtt.claim("BBR", "beside one with CUBIC: the same without ACKs held", kind="context")
 def full_without(runs: Table) -> Numbers:
-    cell = runs.where(beside=BESIDE[1], signal="none")
+    cell = runs.where(beside=BESIDE[1], ack_control="none")
     return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)
 
 
@@ -94,10 +94,10 @@ def full_without(runs: Table) -> Numbers:
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels(BESIDE)
     for axes, beside in zip(panels, BESIDE, strict=True):
-        for signal in SHOWN:
-            cell = runs.where(signal=signal, beside=beside)
+        for ack_control in SHOWN:
+            cell = runs.where(ack_control=ack_control, beside=beside)
             means = [cell.where(round_trip=it)["slow"].mean() for it in ROUND_TRIPS]
-            axes.plot(ROUND_TRIPS, means, marker="o", label=signal)
+            axes.plot(ROUND_TRIPS, means, marker="o", label=ack_control)
         axes.set_xlabel("round trip, ms")
         axes.set_ylabel("seconds below nine tenths of the rate")
         axes.legend()

@@ -1,9 +1,10 @@
-"""How much more than TCR there is to be had depends on the window that losses leave.
+"""The possible gain over TCR depends on the window that losses leave.
 
 Source: postack, ledger A001-3 (gate over TCR at 2 % loss).
-Differs: see `_network.py` and `loss`. 2 % of the packets are lost at every rate; at the largest no
-policy holds anybody back. 2 % leave Reno windows of about eight packets; a flow's part of 10 Mbit/s
-needs 10.8 of them and that of 7 Mbit/s 7.6, with which p W^2 is what it is at 1 % and 10 Mbit/s.
+Differs: see `_network.py` and `loss`. The path loses 2 % of the packets at every rate. At the
+largest rate no policy limits a sender. Reno then has windows of about eight packets. The share of a
+flow needs 10.8 packets at 10 Mbit/s and 7.6 at 7 Mbit/s. At 7 Mbit/s, p W^2 has the same value as
+at 1 % of loss and 10 Mbit/s.
 """
 
 from typing import Any
@@ -26,17 +27,17 @@ SEEDS = 72
 reach = Experiment(__file__, more={"mbps": {10: SEEDS, UNLIMITED: SEEDS}})
 
 
-@reach.run(signal=["none", "gate", "tcr"], congestion=CONTROLS, mbps=[*RATES, UNLIMITED])
-def measure(seed: int, signal: str, congestion: str, mbps: int) -> dict[str, float]:
+@reach.run(ack_control=["none", "gate", "tcr"], congestion=CONTROLS, mbps=[*RATES, UNLIMITED])
+def measure(seed: int, ack_control: str, congestion: str, mbps: int) -> dict[str, float]:
     policy = {"profile": {"mean": f"{mbps} Mbit/s", "burst": "15140 B"}}
     tcp = {"congestion": congestion}
-    net = network(signal, window=None, loss="2 %", tcp=tcp, policy=policy)
+    net = network(ack_control, window=None, loss="2 %", tcp=tcp, policy=policy)
     bulk(net)
     return {"goodput": measured(net.run(seed))["goodput"]}
 
 
-def goodput(runs: Table, signal: str, congestion: str, mbps: int = 10) -> np.ndarray:
-    return runs.where(signal=signal, congestion=congestion, mbps=mbps)["goodput"]
+def goodput(runs: Table, ack_control: str, congestion: str, mbps: int = 10) -> np.ndarray:
+    return runs.where(ack_control=ack_control, congestion=congestion, mbps=mbps)["goodput"]
 
 
 def unlimited(runs: Table, congestion: str) -> np.ndarray:

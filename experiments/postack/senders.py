@@ -43,24 +43,29 @@ KINDS: dict[str, dict[str, Any]] = {
 SLOW = "20 kbit/s"
 
 
-@senders.run(signal=["none", "gate"], sender=[*KINDS, SLOW])
-def measure(seed: int, signal: str, sender: str) -> dict[str, float]:
+@senders.run(ack_control=["none", "gate"], sender=[*KINDS, SLOW])
+def measure(seed: int, ack_control: str, sender: str) -> dict[str, float]:
     if sender == SLOW:
         profile = {"profile": {"mean": SLOW, "burst": "3028 B"}}
         net = network(
-            signal, flows=10, policy=profile, tcp={"mss": "536 B"}, duration="360 s", warmup="60 s"
+            ack_control,
+            flows=10,
+            policy=profile,
+            tcp={"mss": "536 B"},
+            duration="360 s",
+            warmup="60 s",
         )
         bulk(net, flows=10)
     else:
-        net = network(signal, tcp=KINDS[sender])
+        net = network(ack_control, tcp=KINDS[sender])
         bulk(net)
     run = net.run(seed)
     return {**measured(run), "least": run.flows.where(group="bulk")["goodput_bytes"].min()}
 
 
-def every(runs: Table, column: str, signal: str = "gate") -> list[np.ndarray]:
+def every(runs: Table, column: str, ack_control: str = "gate") -> list[np.ndarray]:
     """A column for each kind of sender, with a number for each seed."""
-    return [runs.where(signal=signal, sender=kind)[column] for kind in KINDS]
+    return [runs.where(ack_control=ack_control, sender=kind)[column] for kind in KINDS]
 
 
 @senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", at_least=0.97)
@@ -86,14 +91,14 @@ def retransmitted(runs: Table) -> Numbers:
 
 @senders.claim("A001-10", "20 kbit/s, ten flows: Jain index", at_least=0.9)
 def slow_jain(runs: Table) -> Numbers:
-    return runs.where(signal="gate", sender=SLOW)["jain"]
+    return runs.where(ack_control="gate", sender=SLOW)["jain"]
 
 
 @senders.claim(
     "A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", at_least=37_500
 )
 def slow_least(runs: Table) -> Numbers:
-    return runs.where(signal="gate", sender=SLOW)["least"]
+    return runs.where(ack_control="gate", sender=SLOW)["least"]
 
 
 @senders.figure

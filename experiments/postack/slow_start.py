@@ -27,9 +27,9 @@ OVER = 10
 """Time in seconds at which slow start is over."""
 
 
-def watched(signal: str, window: str, congestion: str) -> Scenario:
+def watched(ack_control: str, window: str, congestion: str) -> Scenario:
     """The network of the testbed, with a probe of the gateway."""
-    net = network(signal, window=WINDOWS[window], tcp={"congestion": congestion})
+    net = network(ack_control, window=WINDOWS[window], tcp={"congestion": congestion})
     net.sample = "10 ms"
     bulk(net)
     net.probe("passage", gateway="gateway", direction="up")
@@ -42,9 +42,9 @@ def waiting(run: Result) -> tuple[np.ndarray, np.ndarray]:
     return table["time_seconds"], table["bulk_waiting_bytes"]
 
 
-@slow_start.run(signal=SHOWN, window=list(WINDOWS), congestion=CONTROLS)
-def measure(seed: int, signal: str, window: str, congestion: str) -> dict[str, float]:
-    run = watched(signal, window, congestion).run(seed)
+@slow_start.run(ack_control=SHOWN, window=list(WINDOWS), congestion=CONTROLS)
+def measure(seed: int, ack_control: str, window: str, congestion: str) -> dict[str, float]:
+    run = watched(ack_control, window, congestion).run(seed)
     time, data = waiting(run)
     figures = measured(run)
     after = data[time > OVER].max()
@@ -60,7 +60,7 @@ def of(runs: Table, column: str, window: str, congestion: str) -> np.ndarray:
     """A column with ACKs held, divided by the data in a queue for each flow in the same phase."""
     cell = runs.where(window=window, congestion=congestion)
     base = "peak" if column == "peak" else "after"
-    return cell.where(signal="gate")[column] / cell.where(signal="none")[base]
+    return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[base]
 
 
 def claim_cell(window: str, congestion: str) -> None:
@@ -89,10 +89,10 @@ for window in WINDOWS:
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"CUBIC, windows: {window}" for window in WINDOWS])
     for axes, window in zip(panels, WINDOWS, strict=True):
-        for signal in SHOWN:
-            time, data = waiting(watched(signal, window, "cubic").run(1))
+        for ack_control in SHOWN:
+            time, data = waiting(watched(ack_control, window, "cubic").run(1))
             shown = time <= 2 * OVER
-            axes.plot(time[shown][::5], data[shown][::5] / 1e3, label=signal)
+            axes.plot(time[shown][::5], data[shown][::5] / 1e3, label=ack_control)
         axes.set_yscale("symlog")
         axes.set_xlabel("s")
         axes.set_ylabel("kB of data in the gateway")

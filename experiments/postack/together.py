@@ -22,10 +22,10 @@ FLOWS = [10, 50, 100, 200]
 SHOWN = ["none", "gate"]
 
 
-@together.run(signal=SHOWN, flows=FLOWS)
-def measure(seed: int, signal: str, flows: int) -> dict[str, float]:
+@together.run(ack_control=SHOWN, flows=FLOWS)
+def measure(seed: int, ack_control: str, flows: int) -> dict[str, float]:
     net = network(
-        signal, way="down", window=None, flows=flows, duration="10 s", warmup="0 s",
+        ack_control, way="down", window=None, flows=flows, duration="10 s", warmup="0 s",
     )  # fmt: skip
     bulk(net, way="down", flows=flows, start={"uniform": ["0 s", "100 ms"]})
     return measured(net.run(seed), "down")
@@ -34,18 +34,18 @@ def measure(seed: int, signal: str, flows: int) -> dict[str, float]:
 def over_queue(runs: Table, flows: int) -> np.ndarray:
     """Goodput with ACKs held, of a queue for each flow."""
     turn = runs.where(flows=flows)
-    return turn.where(signal="gate")["goodput"] / turn.where(signal="none")["goodput"]
+    return turn.where(ack_control="gate")["goodput"] / turn.where(ack_control="none")["goodput"]
 
 
 def more(runs: Table, flows: int) -> np.ndarray:
     """Timeouts with ACKs held, less those of a queue for each flow."""
     turn = runs.where(flows=flows)
-    return turn.where(signal="gate")["timeouts"] - turn.where(signal="none")["timeouts"]
+    return turn.where(ack_control="gate")["timeouts"] - turn.where(ack_control="none")["timeouts"]
 
 
 @together.claim("A001-7", "10 to 100 downloads, all together: timeouts", at_most=0)
 def timeouts(runs: Table) -> Numbers:
-    turns = (runs.where(signal="gate", flows=flows) for flows in FLOWS if flows <= 100)
+    turns = (runs.where(ack_control="gate", flows=flows) for flows in FLOWS if flows <= 100)
     return np.sum([turn["timeouts"] for turn in turns], axis=0)
 
 
@@ -56,7 +56,7 @@ def timeouts_most(runs: Table) -> Numbers:
 
 @together.claim("A001-7", "200 downloads: timeouts in a run", kind="context")
 def left(runs: Table) -> Numbers:
-    return runs.where(signal="gate", flows=200)["timeouts"]
+    return runs.where(ack_control="gate", flows=200)["timeouts"]
 
 
 @together.claim("A001-4", "least of all: goodput of a queue for each flow's", at_least=0.97)
@@ -67,10 +67,12 @@ def goodput(runs: Table) -> Numbers:
 @together.figure
 def figure(runs: Table) -> Any:
     figure, (expired, waits) = plots.panels(["timeouts in a run", "data that waits, kB, mean"])
-    for signal in SHOWN:
+    for ack_control in SHOWN:
         for axes, column, unit in ((expired, "timeouts", 1), (waits, "data", 1e3)):
-            means = [runs.where(signal=signal, flows=n)[column].mean() / unit for n in FLOWS]
-            axes.plot(FLOWS, means, marker="o", label=signal)
+            means = [
+                runs.where(ack_control=ack_control, flows=n)[column].mean() / unit for n in FLOWS
+            ]
+            axes.plot(FLOWS, means, marker="o", label=ack_control)
     for axes in (expired, waits):
         axes.set_xlabel("downloads")
         axes.legend()

@@ -23,9 +23,9 @@ QUEUE = {"kind": "per-flow", "limit": "2 MiB", "flow_limit": "128 KiB"}
 SHOWN = ["none", "gate", "tcr"]
 
 
-@udp.run(signal=SHOWN, offered=list(OFFERED))
-def measure(seed: int, signal: str, offered: str) -> dict[str, float]:
-    net = network(signal, policy={"queue": QUEUE})
+@udp.run(ack_control=SHOWN, offered=list(OFFERED))
+def measure(seed: int, ack_control: str, offered: str) -> dict[str, float]:
+    net = network(ack_control, policy={"queue": QUEUE})
     bulk(net)
     hosts = [[f"{side}{n}" for n in range(FLOWS)] for side in "lw"]
     fields = {"rate": f"{OFFERED[offered]} bit/s", "packet": "1200 B"}
@@ -39,7 +39,7 @@ def measure(seed: int, signal: str, offered: str) -> dict[str, float]:
 def ratio(runs: Table, offered: str, column: str) -> np.ndarray:
     """A column with the gate, divided by the same with a queue for each flow."""
     cell = runs.where(offered=offered)
-    return cell.where(signal="gate")[column] / cell.where(signal="none")[column]
+    return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[column]
 
 
 @udp.claim(
@@ -56,24 +56,24 @@ def tcp_all(runs: Table) -> Numbers:
     return ratio(runs, "all", "goodput")
 
 
-@udp.claim("UDP not starved", "UDP offers half: what arrives of it, of the rate", at_least=0.49)
+@udp.claim("UDP not starved", "UDP offers half: its throughput over the rate", at_least=0.49)
 def udp_half(runs: Table) -> Numbers:
-    return runs.where(signal="gate", offered="half")["udp"] / RATE
+    return runs.where(ack_control="gate", offered="half")["udp"] / RATE
 
 
-@udp.claim("UDP not starved", "UDP offers all: what arrives of it, of the rate", at_least=0.49)
+@udp.claim("UDP not starved", "UDP offers all: its throughput over the rate", at_least=0.49)
 def udp_all(runs: Table) -> Numbers:
-    return runs.where(signal="gate", offered="all")["udp"] / RATE
+    return runs.where(ack_control="gate", offered="all")["udp"] / RATE
 
 
 @udp.claim("UDP not starved", "UDP offers all: Jain index of UDP", at_least=0.98)
 def udp_jain(runs: Table) -> Numbers:
-    return runs.where(signal="gate", offered="all")["udp_jain"]
+    return runs.where(ack_control="gate", offered="all")["udp_jain"]
 
 
 @udp.claim("gate not closed", "UDP offers all: Jain index of TCP", at_least=0.98)
 def tcp_jain(runs: Table) -> Numbers:
-    return runs.where(signal="gate", offered="all")["jain"]
+    return runs.where(ack_control="gate", offered="all")["jain"]
 
 
 @udp.figure
@@ -81,7 +81,10 @@ def figure(runs: Table) -> Any:
     figure, panels = plots.panels([f"UDP offers {offered} of the rate" for offered in OFFERED])
     for axes, offered in zip(panels, OFFERED, strict=True):
         for column, label in (("goodput", "TCP, goodput"), ("udp", "UDP, throughput")):
-            cell = [runs.where(offered=offered, signal=signal)[column] for signal in SHOWN]
+            cell = [
+                runs.where(offered=offered, ack_control=ack_control)[column]
+                for ack_control in SHOWN
+            ]
             axes.plot(
                 SHOWN, [it.mean() / 1e6 for it in cell], marker="o", linestyle="", label=label
             )

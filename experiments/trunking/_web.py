@@ -1,12 +1,12 @@
-"""Small transfers of 8 KB over a connection each, and how long they take.
+"""Small transfers of 8 KB over a connection each, and their duration.
 
 Source: trunking, sections 7.3 and 7.4; ledger, TT3 and TT4.
-Differs: hosts are as the paper's FreeBSD 2.2.8 as far as that is known: NewReno without SACK, a
-first window of one segment, acknowledgements delayed by 100 ms on average (TT3) or 200 ms at most
-(TT4), timeouts of a second at least. The paper does not say how many transfers there are at once:
-throughput times mean delay is 20 transfers in figure 10 (a) and 21 in table 1 (a). Here a client
-begins anew when its sender has heard the end of the last transfer, which takes half a round trip
-more.
+Differs: hosts follow the paper's FreeBSD 2.2.8 where it is known. They have NewReno without SACK
+and a first window of one segment. ACKs are delayed by 100 ms on average (TT3) or 200 ms at most
+(TT4). Timeouts are at least a second. The paper does not print the number of simultaneous
+transfers. Throughput times mean delay gives 20 in figure 10 (a) and 21 in table 1 (a). Here a
+client begins its next transfer when its sender has received the last ACK of the previous one, half
+a round trip later.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Source: trunking, section 5, equations 1 and 2: alpha = 8, since a window of eig
 a loss without a timeout. Ledger, R003-5, R003-6 and A003-3.
 Differs: see `_network.py`. The paper runs alpha = 8 only. Here it is 2, 4, 8 and 16, in experiment
 TT1 (c), with the room of equation 2 for each, and flows that start at random times of the first 0.2
-s. The greatest occupancy is that of other runs, with eight times this room, so that it can exceed
+s. Other runs, with eight times this room, show the greatest occupancy, which can then exceed
 equation 2. The first slow start of a management connection ends at alpha packets. With the default
 of eight, 2 and 4 lose user packets as trunks begin, and only then. Routers drop by equation 1, as
 `fig6.py` says. Runs take 200 s, start included.
@@ -90,7 +90,7 @@ def more_even(runs: Table) -> Numbers:
     return of(runs, 16, "deviation") / of(runs, 8, "deviation")
 
 
-@alpha.claim("R003-6", "what waits on average, alpha = 16 over alpha = 8", at_least=1.5)
+@alpha.claim("R003-6", "mean backlog, alpha = 16 over alpha = 8", at_least=1.5)
 def waits(runs: Table) -> Numbers:
     return of(runs, 16, "mean") / of(runs, 8, "mean")
 

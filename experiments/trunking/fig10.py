@@ -1,11 +1,11 @@
 """A trunk for each site protects small transfers from greedy ones of other sites.
 
 Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
-Differs: see `_web.py` and `_network.py`. What the paper does not print was chosen once, so that the
-web alone (a) and beside ftp (b) comes near the paper's numbers: 35 ms each way between the middle
-router and the clients, 22 clients, and 10 ftp sessions at each of the two sites with windows of 64
-KiB. (c) is what follows. The middle router has the room of equation 2 for three trunks, 167 kB, in
-all cases, and is Drop-Tail without trunks.
+Differs: see `_web.py` and `_network.py`. The paper leaves some parameters open. They were chosen
+once, so that the web alone (a) and beside ftp (b) comes near the paper's numbers. The middle router
+is 35 ms from the clients. There are 22 clients, and at each of two sites 10 ftp sessions with
+windows of 64 KiB. Case (c) follows from these. The middle router has the room of equation 2 for
+three trunks, 167 kB, in all cases, and is Drop-Tail without trunks.
 """
 
 from typing import Any

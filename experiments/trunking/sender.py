@@ -33,7 +33,7 @@ QUEUES: dict[str, Any] = {
 }
 
 PASS: dict[str, Any] = {"action": "pass"}
-POSTACK = {"action": "shape", "profile": {"mean": BOTTLENECK_RATE}, "signal": "postack"}
+POSTACK = {"action": "shape", "profile": {"mean": BOTTLENECK_RATE}, "ack_control": "postack"}
 
 SITES = (1, 2)
 SECONDS, WARMUP = 120, 20

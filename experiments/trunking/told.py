@@ -1,12 +1,12 @@
-"""Senders that are told by their ACKs fill a trunk, whatever finds its rate, and hardly wait.
+"""ACK-controlled senders fill a trunk with any congestion control, and hardly wait.
 
 Source: postack, section 5, R001-9 (P3) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
 towards the local senders").
-Differs: neither paper has the two together. One site sends to another over 10 Mbit/s, 10 ms each
-way, or 100; the profile of its policy would let it have ten times as much. What a trunk may send
-rises and falls with the windows of its management connections, and windows of senders follow what
-it may send on average. Senders are greedy, as the RFCs have them. Runs take 60 s, of which 40 s
-count: the first are slow start of a path whose rate nobody knows.
+Differs: neither paper combines the two. One site sends to another over 10 Mbit/s, 10 ms each way,
+or 100. The profile of its policy would permit ten times this rate. The credit of a trunk rises and
+falls with the windows of its management connections. Windows of senders follow its average. Senders
+are greedy, as the RFCs have them. Runs take 60 s. The first 20 s, the slow start on a path of
+unknown rate, are not measured.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,13 +39,13 @@ NEAR = 10
 FLOWS = [1, 4, 16]
 
 
-def sites(signal: str, trunk: str, flows: int) -> Scenario:
+def sites(ack_control: str, trunk: str, flows: int) -> Scenario:
     """Two sites, a trunk from one to the other, and the links between them."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s")
     there = {"name": "trunk", "local": "10.73.9.1", "peer": "10.73.9.2", **TRUNKS[trunk]}
     back = {**there, "local": there["peer"], "peer": there["local"]}
     policy = {"name": "all", "action": "shape", "profile": {"mean": f"{10 * RATE} bit/s"}}
-    policy |= {"trunk": "trunk", "signal": signal}
+    policy |= {"trunk": "trunk", "ack_control": ack_control}
     net.gateway("north", {"trunk": [there], "policy": [policy]})
     net.gateway("south", {"trunk": [back]})
     net.host("a", address=["10.73.0.1", there["local"]], gateway="north")
@@ -59,9 +59,9 @@ def sites(signal: str, trunk: str, flows: int) -> Scenario:
     return net
 
 
-@told.run(signal=["none", "postack"], trunk=list(TRUNKS), flows=FLOWS)
-def measure(seed: int, signal: str, trunk: str, flows: int) -> dict[str, float]:
-    run = sites(signal, trunk, flows).run(seed)
+@told.run(ack_control=["none", "postack"], trunk=list(TRUNKS), flows=FLOWS)
+def measure(seed: int, ack_control: str, trunk: str, flows: int) -> dict[str, float]:
+    run = sites(ack_control, trunk, flows).run(seed)
     group, drops = run.groups.columns, run.drops
     told_to_slow_down = drops.where(place="cloud", reason="aqm")["dropped_packets"].sum()
     return {
@@ -77,7 +77,7 @@ def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator
     for trunk in trunks:
         for flows in FLOWS:
             cell = runs.where(trunk=trunk, flows=flows)
-            with_it, without = (cell.where(signal=it)[column] for it in ("postack", "none"))
+            with_it, without = (cell.where(ack_control=it)[column] for it in ("postack", "none"))
             yield with_it / without
 
 
@@ -86,7 +86,7 @@ def turns(columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], flo
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
-@told.claim("G4", "20 ms: least throughput, of that without a signal", at_least=0.97)
+@told.claim("G4", "20 ms: least throughput, of that without ACK control", at_least=0.97)
 def full(runs: Table) -> Numbers:
     return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
@@ -97,7 +97,7 @@ def far(runs: Table) -> Numbers:
 
 
 @told.claim(
-    "G4", "how long data waits on average, of that without a signal: the longest", at_most=0.5
+    "G4", "how long data waits on average, of that without ACK control: the longest", at_most=0.5
 )
 def waits(runs: Table) -> Numbers:
     return turns(ratios(runs, "waits"), max)
@@ -110,7 +110,7 @@ def waits_p99(runs: Table) -> Numbers:
 
 @told.claim("G4", "user packets lost, at gateways and on the way", at_most=0)
 def lost(runs: Table) -> Numbers:
-    each = [runs.where(signal="postack", trunk=trunk, flows=it)["lost"]
+    each = [runs.where(ack_control="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
     return turns(each, max)
 
@@ -119,10 +119,12 @@ def lost(runs: Table) -> Numbers:
 def figure(runs: Table) -> Any:
     figure, panels = plots.panels(["throughput, Mbit/s", "how long data waits, ms"])
     for axes, column, unit in zip(panels, ("throughput", "waits"), (1e6, 1e-3), strict=True):
-        for n, signal in enumerate(("none", "postack")):
-            bars = [runs.where(signal=signal, trunk=trunk, flows=4)[column].mean() / unit
+        for n, ack_control in enumerate(("none", "postack")):
+            bars = [runs.where(ack_control=ack_control, trunk=trunk, flows=4)[column].mean() / unit
                     for trunk in TRUNKS]  # fmt: skip
-            axes.bar([at + 0.4 * n - 0.2 for at in range(len(TRUNKS))], bars, 0.4, label=signal)
+            axes.bar(
+                [at + 0.4 * n - 0.2 for at in range(len(TRUNKS))], bars, 0.4, label=ack_control
+            )
         axes.set_xticks(range(len(TRUNKS)), list(TRUNKS), rotation=20)
         axes.legend()
     return figure

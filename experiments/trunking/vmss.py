@@ -3,7 +3,7 @@
 Source: trunking, section 4 (VMSS gives any proportion); ledger, R003-2.
 Differs: the paper prints no run without guarantees. Two trunks share the link of figure 3. The
 ratio of their rates is divided by the ratio of their VMSS. `trunks` are those of figure 4, with
-NewReno, as systems of those years had it. `today` are trunks with TCP of today: CUBIC, SACK and
+NewReno like systems of those years. `today` are trunks with TCP of today: CUBIC, SACK and
 RACK, paced. `tcp` is plain TCP in place of trunks, four NewReno connections each. Its segments are
 as long as a VMSS, and the router treats them as it treats management packets. A trunk should take
 what such connections take, so `tcp` shows which ratio the paper's own algorithm gives. ns-2 agrees

@@ -1,8 +1,10 @@
-"""The check of the manual's prose bites."""
+"""The check of the repository's prose bites."""
 
 import importlib.util
 import sys
 from pathlib import Path
+
+import pytest
 
 PATH = Path(__file__).parents[2] / ".ci" / "prose.py"
 SPEC = importlib.util.spec_from_file_location("prose", PATH)
@@ -10,17 +12,20 @@ prose = importlib.util.module_from_spec(SPEC)
 sys.modules["prose"] = prose
 SPEC.loader.exec_module(prose)
 
+BAD = "What waits is dropped at once."
+GOOD = "The gateway drops waiting packets at once."
 
-def faults(text):
-    return [fault for sentence in prose.sentences(text) for fault in sentence.faults()]
+
+def faults(text, texts=prose.paragraphs):
+    return [fault for sentence in prose.sentences(texts(text)) for fault in sentence.faults()]
 
 
 def test_a_clause_without_a_noun_is_found():
     """Kills: a clause at the beginning, behind a comma, or behind a preposition that is missed."""
-    assert faults("What waits is dropped at once.") == ["headless", "asking"]
+    assert faults(BAD) == ["headless", "asking"]
     assert faults("The gateway drops it, what comes later waits.") == ["headless"]
-    assert faults("Not for that of who has sent its last.") == ["headless"]
-    assert faults("The gateway drops waiting packets at once.") == []
+    assert faults("Not for that of who has sent its last.") == ["headless", "vague"]
+    assert faults(GOOD) == []
 
 
 def test_a_long_sentence_is_found_and_a_question_is_none():
@@ -29,6 +34,13 @@ def test_a_long_sentence_is_found_and_a_question_is_none():
     assert faults("The gateway " + "really " * 38 + "waits.") == ["long", "endless"]
     assert faults("When does a gateway wait for data?") == []
     assert faults("When a gateway waits, data waits.") == ["asking"]
+
+
+def test_a_sentence_of_particles_is_found():
+    """Kills: a bound in words in place of a share; a short sentence that counts as vague."""
+    assert faults("The gateway caps one of the windows that it forwards to senders.") == []
+    assert faults("It is one of those that each of them has, or of others.") == ["vague"]
+    assert faults("It is one of those.") == []
 
 
 def test_words_for_which_the_field_has_others_are_found():
@@ -42,20 +54,81 @@ def test_code_tables_and_headings_are_no_prose():
     assert faults(page) == []
     assert faults(page + "\nWhat waits is dropped.\n") == ["headless", "asking"]
     link = "[gateway](" + "a-b" * 50 + ")"
-    (sentence,) = prose.sentences(f"- The {link} has `what is a b c` as its name.")
+    text = f"- The {link} has `what is a b c` as its name."
+    (sentence,) = prose.sentences(prose.paragraphs(text))
     assert sentence.text == "The gateway has CODE as its name."
+
+
+RUST = f'''//! A file.
+
+/// {GOOD}
+fn f() {{
+    g("{GOOD}", "what {{n}} is", "a = what is, and what was");  // {BAD}
+}}
+
+#[cfg(test)]
+mod tests {{
+    fn test() {{ g("{BAD}"); }}
+}}
+'''
+
+
+def test_comments_and_messages_in_rust_are_read():
+    """Kills: comments of `//!`, `///` or `//` that are missed; strings of tests that are read."""
+    assert faults(RUST, prose.rust_comments) == faults(RUST, prose.rust_strings) == []
+    for mark in ("//!", "///", "//"):
+        bad = RUST.replace(f"/// {GOOD}", f"{mark} What waits\n{mark} is dropped at once.")
+        assert faults(bad, prose.rust_comments) == ["headless", "asking"]
+        assert faults(bad, prose.rust_strings) == []
+    bad = RUST.replace(f'"{GOOD}"', '"the packets, \\\n    what waits here, go on"')
+    assert faults(bad, prose.rust_strings) == ["headless"]
+    (found,) = prose.sentences(prose.rust_comments(f"\n\n// {BAD}\n"))
+    assert found.line == 3
+
+
+def test_docstrings_comments_and_reasons_in_python_are_read():
+    """Kills: docstrings of functions, comments, or reasons of claims that are missed."""
+    good = f'"""{GOOD}"""\n\ndef f():\n    """{GOOD}"""\n    # {GOOD}\n    g("x", why="{GOOD}")\n'
+    assert faults(good, prose.python_docs) == []
+    for n in range(good.count(GOOD)):
+        parts = good.split(GOOD)
+        bad = GOOD.join(parts[: n + 1]) + BAD + GOOD.join(parts[n + 1 :])
+        assert faults(bad, prose.python_docs) == ["headless", "asking"]
 
 
 def test_of_the_chapter_reproduce_the_handwritten_page_is_checked():
     assert prose.LEFT_OUT.search("docs/reproduce/postack.md")
     assert not prose.LEFT_OUT.search("docs/reproduce/README.md")
+    assert prose.LEFT_OUT.search("crates/core/src/ack/tests.rs")
+    assert not prose.LEFT_OUT.search("crates/core/src/ack.rs")
 
 
-def test_pages_are_held_to_their_limits():
+def test_each_file_is_of_its_kinds():
+    def kinds(name):
+        return [
+            kind for kind, (pattern, _) in prose.KINDS.items() if prose.re.search(pattern, name)
+        ]
+
+    assert kinds("crates/core/src/ack.rs") == ["comments in Rust"]
+    assert kinds("crates/config/src/code.rs") == ["comments in Rust", "strings in Rust"]
+    assert kinds("experiments/postack/ping.py") == ["Python"]
+    assert kinds("README.md") == ["pages"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("pages", GOOD + " ", BAD + " "),
+        ("comments in Rust", f"// {GOOD}\n", f"// {BAD}\n"),
+        ("strings in Rust", f'f("{GOOD}");\n', f'f("{BAD}");\n'),
+        ("Python", f"# {GOOD}\n", f"# {BAD}\n"),
+    ],
+)
+def test_texts_are_held_to_their_limits(kind, good, bad):
     """Kills: a limit that is not compared; one sentence too many that is allowed."""
-    good = "The gateway drops waiting packets at once. " * 400
-    assert prose.beyond({"a.md": good}) == []
-    assert prose.beyond({"a.md": good, "b.md": "What waits is dropped at once."}) == []
-    two = prose.beyond({"a.md": good, "b.md": "What waits is dropped at once. " * 2})
-    assert two[0].startswith("headless: 0.5 % of the sentences, 0.3 %") and len(two) == 3
-    assert prose.beyond({"a.md": good + "It begins anew after that."})[1].startswith("  a.md:1:")
+    good = good * 400
+    assert prose.beyond(kind, {"a": good}) == []
+    assert prose.beyond(kind, {"a": good, "b": bad}) == []
+    two = prose.beyond(kind, {"a": good, "b": bad * 2})
+    assert two[0] == f"headless: 0.5 % of the sentences in {kind}, not 0.3 %"
+    assert len(two) == 3 and two[1].startswith("  b:1: What waits")

@@ -43,7 +43,7 @@ def write_report(
 
 
 def recount(every: Sequence[Experiment], out: Path) -> None:
-    """Writes each page anew from its own sections, without those of experiments that are gone."""
+    """Writes each page again from its sections, without sections of removed experiments."""
     for paper, group in groupby(every, lambda each: each.paper):
         own, path = list(group), out / f"{paper}.md"
         page = Page.read(path).joined(Page({}, {}), [each.name for each in own])

@@ -61,7 +61,7 @@ def gather(
     """Calls ``call`` with each of the arguments, on all workers; returns the answers in order.
 
     After an interrupt it begins no more calls, and missing answers are ``None``. ``keep`` gets each
-    answer with its number as soon as it is complete.
+    complete answer at once, with its number.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:

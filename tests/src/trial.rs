@@ -96,7 +96,7 @@ profile = {{ mean = "10 Mbit/s", burst = "15140 B" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
-signal = "{signal}"
+ack_control = "{signal}"
 '''
 "#
     )

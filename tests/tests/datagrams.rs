@@ -163,7 +163,7 @@ profile = {{ mean = "{mean}", burst = "15140 B" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "8 MiB", flow_limit = "2 MiB" }}
-signal = "postack"
+ack_control = "postack"
 '''
 "#,
         FAR.0

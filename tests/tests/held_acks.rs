@@ -20,7 +20,7 @@ name = "all"
 profile = { mean = "1 Mbit/s", burst = "3 kB" }
 action = "shape"
 allocation = "drr"
-signal = "postack"
+ack_control = "postack"
 "#;
 
 const MSS: u32 = 1_000;
@@ -158,5 +158,5 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
 /// A counter of the ACK control, summed over all policies.
 fn held(status: &serde_json::Value, name: &str) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
-    aggregates.filter_map(|it| it["signal"][name].as_u64()).sum()
+    aggregates.filter_map(|it| it["ack_control"][name].as_u64()).sum()
 }

@@ -36,7 +36,7 @@ name = "calm"
 match = { src_port = 7002 }
 action = "shape"
 profile = { mean = "4 Mbit/s", burst = "64 KiB" }
-signal = "postack"
+ack_control = "postack"
 
 [[policy]]
 name = "room"

@@ -111,7 +111,7 @@ fn one_connection_carries_data_both_ways(bed: &Testbed, backend: &str) {
     for ((signal, _), (_, status)) in statuses {
         let count = |name: &str| -> u64 {
             let aggregates = status["aggregates"].as_array().into_iter().flatten();
-            aggregates.filter_map(|it| it["signal"][name].as_u64()).sum()
+            aggregates.filter_map(|it| it["ack_control"][name].as_u64()).sum()
         };
         assert!(count("delayed") > 0, "{status}");
         assert!(*signal != "postack" || count("made") > 0, "{status}");
@@ -173,7 +173,7 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
         return;
     }
-    let with = |signal: &str| format!("{HELD}signal = \"{signal}\"\n");
+    let with = |signal: &str| format!("{HELD}ack_control = \"{signal}\"\n");
     let server = Server::start(&bed.wan, 7000, "cubic");
     let mut gateway = bed.gateway(backend, &with("postack"));
     let fetch = |way: &[&str]| server.fetch(bed.wan.v4, &bed.lan, way);
@@ -189,7 +189,7 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
         gateway.apply(backend, &with(signal));
         go_on(&fetches, GOES_ON, &gateway);
     }
-    assert_eq!(gateway.status()["aggregates"][0]["signal"]["kind"], "postack");
+    assert_eq!(gateway.status()["aggregates"][0]["ack_control"]["kind"], "postack");
     gateway.stop();
     go_on(&fetches, GOES_ON, &gateway);
     gateway.start_again();
@@ -210,7 +210,7 @@ fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: 
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
         return;
     }
-    let mut gateway = bed.gateway(backend, &format!("{HELD}signal = \"postack\"\n"));
+    let mut gateway = bed.gateway(backend, &format!("{HELD}ack_control = \"postack\"\n"));
     let mix = |host: &Host, words: &[&str]| {
         Process::start(host.command(env!("CARGO_BIN_EXE_e2e-mix")).args(words))
     };

@@ -21,7 +21,7 @@ match = { src = ["10.7.0.0/16", "fd07::/16"], protocol = "tcp", inner = true }
 profile = { mean = "6 Mbit/s", burst = "6 kB" }
 action = "shape"
 allocation = "drr"
-signal = "postack"
+ack_control = "postack"
 "#;
 
 /// Bytes in each direction of a connection.
@@ -149,5 +149,5 @@ fn seen(bed: &Testbed, kind: &str) -> bool {
 /// A counter of the ACK control, summed over all policies.
 fn counted(status: &Value, name: &str) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
-    aggregates.filter_map(|it| it["signal"][name].as_u64()).sum()
+    aggregates.filter_map(|it| it["ack_control"][name].as_u64()).sum()
 }

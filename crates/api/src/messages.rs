@@ -155,7 +155,7 @@ pub struct Marking {
     /// Bytes of packets whose flows were projected when they arrived.
     #[serde(default)]
     pub tracked_bytes: u64,
-    /// Factor by which the rounds of these flows count. 1 if other traffic counts at its rate.
+    /// Factor of the rounds of these flows; 1 if other traffic is counted at its rate.
     #[serde(default)]
     pub rho: f64,
     /// Bytes in the last interval from which on a flow was tracked. 0 without a filter.
@@ -261,12 +261,16 @@ pub struct Aggregate {
     /// Number of checks for departures by each trigger.
     pub triggers: BTreeMap<String, u64>,
     /// ACK control of its senders. None if the policy has none.
-    pub signal: Option<Signal>,
+    #[serde(default)]
+    pub ack_control: Option<AckControl>,
+    /// Earlier name of `ack_control`, which will go in a later version.
+    #[serde(default)]
+    pub signal: Option<AckControl>,
 }
 
 /// ACK control of an aggregate. All counters are of ACKs that return to its senders.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Signal {
+pub struct AckControl {
     /// "postack" or "tcr".
     pub kind: String,
     /// Mean hold of released ACKs, in microseconds.
@@ -274,6 +278,10 @@ pub struct Signal {
     /// Flows whose senders send more data than their ACKs request.
     #[serde(default)]
     pub unresponsive: u32,
+    /// Data packets forwarded without ACK control: under a digest, seen in one direction only, or
+    /// of an unresponsive sender. The field `ungoverned` has the same value.
+    #[serde(default)]
+    pub uncontrolled: u64,
     /// Its counters, as fields beside these.
     #[serde(flatten)]
     pub counts: Counts,

@@ -68,7 +68,7 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("wire", "describe") => Box::new(frames::Describe::new(size)),
         ("wire", "rewrite") => Box::new(frames::Rewrite::new(size)),
         (allocation, "backlog") => Box::new(sharing::Backlog::new(allocation, size, random)?),
-        (allocation, "sparse") => Box::new(sharing::Sparse::new(allocation, size, random)?),
+        (allocation, "sparse") => Box::new(sharing::SparseMembers::new(allocation, size, random)?),
         _ => bail!("there is no case \"{name}\""),
     })
 }

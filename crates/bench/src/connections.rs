@@ -1,4 +1,4 @@
-//! Thousands of TCP connections. One process has one end of each, on a packet socket.
+//! Thousands of TCP connections. One process has all ends of one side, on a packet socket.
 //!
 //! With ten thousand connections, the TCP stack of a host takes too much time per packet. On a machine with
 //! two processors it does not reach half a Gbit/s. So the ends are Tidegate's own TCP, and the host's

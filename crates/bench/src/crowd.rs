@@ -53,7 +53,7 @@ const FRAME_BITS: f64 = 1_514.0 * 8.0;
 const ACK: u64 = 66;
 
 /// The results of a run.
-struct Sample {
+struct CrowdResult {
     /// Nanoseconds for each data packet: of the forwarder, and of its interfaces and softirq
     /// threads.
     process: f64,
@@ -67,23 +67,23 @@ struct Sample {
 
 /// The kind of forwarder.
 #[derive(Clone, Copy)]
-enum Kind {
+enum CrowdForwarder {
     /// Only the loop and its ports; the sender's interface limits the rate.
     Bare,
     /// The gateway, with this many connections and this ACK control.
     Gateway(u64, &'static str),
 }
 
-const KINDS: [Kind; 4] = [
-    Kind::Bare,
-    Kind::Gateway(CROWD, "none"),
-    Kind::Gateway(CROWD, "postack"),
-    Kind::Gateway(FEW, "postack"),
+const KINDS: [CrowdForwarder; 4] = [
+    CrowdForwarder::Bare,
+    CrowdForwarder::Gateway(CROWD, "none"),
+    CrowdForwarder::Gateway(CROWD, "postack"),
+    CrowdForwarder::Gateway(FEW, "postack"),
 ];
 
 /// Adds the results to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let mut samples: [Vec<Sample>; 4] = Default::default();
+    let mut samples: [Vec<CrowdResult>; 4] = Default::default();
     for _ in 0..ROUNDS {
         for (kind, samples) in KINDS.into_iter().zip(&mut samples) {
             let Some(bed) = Testbed::new() else {
@@ -97,7 +97,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             samples.push(sample);
         }
     }
-    let middle = |of: fn(&Sample) -> f64| {
+    let middle = |of: fn(&CrowdResult) -> f64| {
         [0, 1, 2, 3].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
     };
     let process = middle(|sample| sample.process);
@@ -141,8 +141,9 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
 pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 
 /// One run. `None` if interfaces cannot have threads, or if there is only one processor.
-fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
-    let connections = if let Kind::Gateway(connections, _) = kind { connections } else { CROWD };
+fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdResult>> {
+    let connections =
+        if let CrowdForwarder::Gateway(connections, _) = kind { connections } else { CROWD };
     let window = SEGMENTS / connections;
     prepare(bed);
     let forwarder = start(bed, kind)?;
@@ -186,7 +187,7 @@ fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     let elapsed = after.0.duration_since(before.0);
     let [process, interfaces] =
         [0, 1].map(|part: usize| real(after.1[part] - before.1[part]) / real(packets));
-    Ok(Some(Sample {
+    Ok(Some(CrowdResult {
         process,
         interfaces,
         again: real(after.3[2] - before.3[2]) / real((after.3[1] - before.3[1]).max(1)),
@@ -195,15 +196,15 @@ fn sample(bed: &Testbed, kind: Kind) -> anyhow::Result<Option<Sample>> {
     }))
 }
 
-fn start(bed: &Testbed, kind: Kind) -> anyhow::Result<Forwarder<'_>> {
-    let Kind::Gateway(_, signal) = kind else {
+fn start(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Forwarder<'_>> {
+    let CrowdForwarder::Gateway(_, signal) = kind else {
         let rate = format!("tbf rate {MBPS}mbit burst 64kb limit 64mb");
         bed.lan.run(&format!("tc qdisc replace dev eth0 root {rate}"));
         return live::ours(bed, "bare");
     };
     let policies = format!(
         "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
-         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nsignal = \"{signal}\"\n\
+         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nack_control = \"{signal}\"\n\
          queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
     );
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))

@@ -82,7 +82,7 @@ enum Part {
     Forwarding,
     /// Processor time of a packet under PostACK, against a queue for each flow; as root.
     Signalling {
-        /// Measure only what has all of these words in its name.
+        /// Measure only cases whose names contain all these words.
         #[arg(long, default_value = "")]
         only: String,
     },

@@ -16,15 +16,17 @@ use crate::usage::{softirq_threads, time_of};
 
 /// The transfers. At low rates, each packet departs at its own time, for which the gateway spins.
 /// At high rates, packets depart together.
-struct Load {
+struct Transfers {
     mbps: u32,
     flows: usize,
     /// Delay in each direction.
     delay: &'static str,
 }
 
-const LOADS: [Load; 2] =
-    [Load { mbps: 50, flows: 4, delay: "26 ms" }, Load { mbps: 300, flows: 8, delay: "5 ms" }];
+const LOADS: [Transfers; 2] = [
+    Transfers { mbps: 50, flows: 4, delay: "26 ms" },
+    Transfers { mbps: 300, flows: 8, delay: "5 ms" },
+];
 
 const BACKENDS: [&str; 2] = ["af-packet", "af-xdp"];
 
@@ -121,7 +123,7 @@ fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
 
 fn sample(
     bed: &Testbed,
-    load: &Load,
+    load: &Transfers,
     backend: &str,
     (words, direction): (&[&str], &str),
     signal: &str,
@@ -153,8 +155,8 @@ fn sample(
 }
 
 /// Two hosts, with a gateway beside the first one that shapes both directions.
-fn topology(load: &Load, backend: &str, signal: &str) -> String {
-    let Load { mbps, delay, .. } = load;
+fn topology(load: &Transfers, backend: &str, signal: &str) -> String {
+    let Transfers { mbps, delay, .. } = load;
     format!(
         r#"
 offload = "wire"
@@ -178,7 +180,7 @@ profile = {{ mean = "{mbps} Mbit/s", burst = "30 kB" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
-signal = "{signal}"
+ack_control = "{signal}"
 '''
 "#
     )

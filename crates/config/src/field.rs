@@ -9,11 +9,11 @@ use crate::read::Node;
 /// The byte ranges of all fields of a file.
 pub struct Places {
     /// Sorted by first byte; an outer field comes before its inner fields.
-    nodes: Vec<Place>,
+    nodes: Vec<FieldPlace>,
 }
 
 /// The byte range of one field.
-struct Place {
+struct FieldPlace {
     span: Span,
     path: String,
     /// Index of the narrowest enclosing field in `nodes`.
@@ -74,7 +74,7 @@ impl Places {
     }
 
     fn add(&mut self, span: Span, path: &str) {
-        self.nodes.push(Place { span, path: path.to_owned(), within: None });
+        self.nodes.push(FieldPlace { span, path: path.to_owned(), within: None });
     }
 
     /// Sorts the places and links each to its enclosing field.
@@ -185,7 +185,7 @@ kind = "red"
         let places = Places::of(FILE);
         for start in 0..FILE.len() {
             for end in start + 1..=FILE.len() {
-                let holds = |it: &&Place| it.span.start <= start && end <= it.span.end;
+                let holds = |it: &&FieldPlace| it.span.start <= start && end <= it.span.end;
                 let shortest = places.nodes.iter().filter(holds).map(|it| it.span.len()).min();
                 let path = places.path(&(start..end));
                 let found = places.nodes.iter().filter(holds).filter(|it| it.path == path);

@@ -24,8 +24,8 @@ pub(crate) fn describe(name: &str, properties: &mut Map<String, Value>) {
     }
 }
 
-/// The parameters of what goes by `name`, be it a queue discipline, an allocation, a signal, a
-/// congestion control, or the jitter or loss of a link.
+/// The parameters of the mechanism called `name`: a queue discipline, an allocation, an ACK control,
+/// a congestion control, or the jitter or loss of a link.
 fn of(name: &str) -> &'static [Parameter] {
     MECHANISMS.iter().find(|(known, _)| *known == name).map_or(&[], |(_, parameters)| parameters)
 }
@@ -514,7 +514,7 @@ mod tests {
     use tidegate_core::tcp::congestion::CongestionSpec;
 
     use super::*;
-    use crate::policy_file::raw::Signal;
+    use crate::policy_file::raw::AckControl;
     use crate::read::Read;
     use crate::tcp::Tcp;
 
@@ -574,7 +574,7 @@ mod tests {
             check::<QdiscSpec>(QdiscSpec::NAMES, &QdiscSpec::schema()),
             check::<MarkingSpec>(MarkingSpec::NAMES, &MarkingSpec::schema()),
             check::<AllocationSpec>(AllocationSpec::NAMES, &AllocationSpec::schema()),
-            check::<AckSpec>(AckSpec::NAMES, &Signal::schema()["anyOf"][1]),
+            check::<AckSpec>(AckSpec::NAMES, &AckControl::schema()["anyOf"][1]),
             check::<CongestionSpec>(CongestionSpec::NAMES, &tcp["properties"]["congestion"]),
         ];
         assert!(counts.iter().sum::<usize>() > 70, "{counts:?}");

@@ -173,7 +173,7 @@ impl Head {
 
     fn read(document: &DeTable<'_>) -> Self {
         let mut found = Findings::new("", "");
-        let head = raw::Head::from_document(document, &mut found);
+        let head = raw::FurtherParts::from_document(document, &mut found);
         Self {
             includes: sources::texts(head.include.as_ref()),
             sources: sources::compile(head.sources.as_ref(), &mut found),

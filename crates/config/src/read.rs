@@ -1,5 +1,7 @@
 //! Reads TOML into values with their places, and collects all errors.
 
+mod renamed;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -10,6 +12,8 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::parameters;
 use crate::shape::{self, Offer};
+
+pub(crate) use renamed::Renamed;
 
 /// A value with its place in a file.
 pub type Node<'a> = Spanned<DeValue<'a>>;
@@ -71,13 +75,13 @@ pub trait Field: Sized {
     const REQUIRED: bool;
 
     /// Takes the field from `table`.
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self;
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self;
 
     /// The JSON Schema of the value.
     fn schema() -> Value;
 
     /// Adds the canonical form of a valid field to `into`, if `table` has the field.
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table);
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table);
 
     /// Its names in the table; several if the value consists of several fields.
     fn keys(key: &'static str) -> Vec<&'static str> {
@@ -85,7 +89,7 @@ pub trait Field: Sized {
     }
 
     /// Adds the field to the schema of its table.
-    fn describe(key: &str, doc: &str, into: &mut TableSchema) {
+    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
         if Self::REQUIRED {
             into.required.push(key.into());
         }
@@ -153,7 +157,7 @@ pub struct Also<T>(pub T);
 impl<T: Fields> Field for Also<T> {
     const REQUIRED: bool = false;
 
-    fn take(table: &Table<'_>, _: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, _: &'static str, found: &mut Findings) -> Self {
         Self(T::take(table, found))
     }
 
@@ -163,7 +167,7 @@ impl<T: Fields> Field for Also<T> {
         schema.finish("")
     }
 
-    fn canonical(table: &DeTable<'_>, _: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, _: &'static str, into: &mut toml::Table) {
         T::canonical(table, into);
     }
 
@@ -171,7 +175,7 @@ impl<T: Fields> Field for Also<T> {
         T::keys()
     }
 
-    fn describe(_: &str, _: &str, into: &mut TableSchema) {
+    fn describe(_: &'static str, _: &str, into: &mut TableSchema) {
         T::describe(into);
     }
 }
@@ -195,7 +199,7 @@ impl<T> Required<T> {
 impl<T: Read> Field for Required<T> {
     const REQUIRED: bool = true;
 
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
         if !table.entries.contains_key(key) {
             let message = format!("`{key}` is missing in {}", table.what);
             found.push(Diagnostic::error(Code::MissingField, table.span.clone(), message));
@@ -207,7 +211,7 @@ impl<T: Read> Field for Required<T> {
         T::schema()
     }
 
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
         <Option<Spanned<T>> as Field>::canonical(table, key, into);
     }
 }
@@ -215,7 +219,7 @@ impl<T: Read> Field for Required<T> {
 impl<T: Read> Field for Option<Spanned<T>> {
     const REQUIRED: bool = false;
 
-    fn take(table: &Table<'_>, key: &str, found: &mut Findings) -> Self {
+    fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self {
         let node = table.entries.get(key)?;
         Some(Spanned::new(node.span(), T::read(node, found)?))
     }
@@ -224,7 +228,7 @@ impl<T: Read> Field for Option<Spanned<T>> {
         T::schema()
     }
 
-    fn canonical(table: &DeTable<'_>, key: &str, into: &mut toml::Table) {
+    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
         if let Some(node) = table.get(key) {
             into.insert(key.to_owned(), T::canonical(node));
         }
@@ -263,10 +267,12 @@ impl<'a> Table<'a> {
 
     /// Reports every field that is not among `known`.
     fn close(&self, known: &[&str], found: &mut Findings) {
+        let is_earlier = |name: &&str| renamed::RENAMED.iter().any(|(_, old)| old == name);
+        let offered: Vec<_> = known.iter().copied().filter(|name| !is_earlier(name)).collect();
         for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let name = key.get_ref();
             let message = format!("`{name}` is not a field of {}", self.what);
-            let help = one_of(name, known);
+            let help = one_of(name, &offered);
             found.push(Diagnostic::error(Code::UnknownField, key.span(), message).help(help));
         }
     }
@@ -419,7 +425,7 @@ impl Read for Number {
                 found.push(Diagnostic::error(
                     Code::OutOfRange,
                     node.span(),
-                    "the number is too large",
+                    "the number is too large: the largest is 9223372036854775807",
                 ));
                 None
             }

@@ -14,7 +14,7 @@ pub struct SourceSpec {
     pub kind: SourceKind,
     /// Authentication of the gateway and of the server.
     pub access: Access,
-    /// The roles of this gateway. A policy with roles applies if they include one of these.
+    /// The roles of this gateway. A policy with roles applies if the gateway has one of its roles.
     /// Policies without roles always apply.
     pub roles: Vec<String>,
     /// The use of a new commit.
@@ -41,7 +41,7 @@ pub enum SourceKind {
     Etcd {
         /// URLs of the members, such as `https://10.0.0.2:2379`, tried in this order.
         urls: Vec<String>,
-        /// The keys begin with it, such as `/tidegate/`.
+        /// Common prefix of the keys, such as `/tidegate/`.
         prefix: String,
     },
     /// Entries of an LDAP directory.

@@ -73,10 +73,10 @@ impl Read for OfTrunk {
 
 /// The fields beside the details of a profile, with descriptions.
 const ABOUT: &[(&str, &str)] = &[
-    ("profile", "Whose end point this is like."),
+    ("profile", "The modelled end point."),
     ("congestion", "The congestion control, by name or as a table."),
-    ("mss", "Data of a segment at most."),
-    ("receive_window", "What a receiver takes in beyond what it has handed on."),
+    ("mss", "Largest payload of a segment."),
+    ("receive_window", "Buffer of a receiver, for data that its application has not read."),
     ("window_scale", "The shift of windows, where scaling is offered."),
 ];
 
@@ -156,7 +156,7 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
         return Diagnostic::error(Code::UnknownField, span, message).help(one_of(name, &known));
     }
     if message.starts_with("unknown variant") {
-        let message = format!("`{name}` is none of the names that can stand here");
+        let message = format!("`{name}` is not a valid name here");
         return Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, &known));
     }
     // A message about the whole table begins with the name of the field.

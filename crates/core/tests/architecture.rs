@@ -12,6 +12,8 @@ mod crates;
 mod examples;
 #[path = "architecture/ledger.rs"]
 mod ledger;
+#[path = "architecture/names.rs"]
+mod names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +99,8 @@ fn the_workspace_keeps_its_shape() {
         collect(&root, &root.join(folder), &mut files);
     }
     assert!(files.iter().any(|file| file.path == "crates/core/src/lib.rs"), "no sources found");
-    let rules = [beginnings, lengths, order_in_core, purity, sources];
+    let rules =
+        [beginnings, lengths, order_in_core, purity, sources, names::type_names, names::methods];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }

@@ -14,7 +14,7 @@ use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::{VlanTag, finish_checksum, split};
 
 use self::queue::{Body, Next, Piece, Queue, Waiting};
-use self::socket::{Arrival, PacketSocket, Socket};
+use self::socket::{PacketSocket, ReceivedFrame, SocketIo};
 use crate::cutting::{Arrived, cut};
 use crate::frame;
 use crate::interface::{Interface, InterfaceError};
@@ -99,7 +99,7 @@ impl Port for AfPacket {
 
 /// Restores the VLAN tag that the kernel took out of a frame. Returns the position and the length
 /// of the frame.
-fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, u32) {
+fn place(memory: &PacketMemory, packet: &PacketId, arrival: ReceivedFrame) -> (Frame, u32) {
     const TAGGED: usize = HEADROOM - VlanTag::LEN;
     let placed = |offset| u32::try_from(offset).unwrap_or(0);
     if let Some(tag) = arrival.tag
@@ -110,7 +110,7 @@ fn place(memory: &PacketMemory, packet: &PacketId, arrival: Arrival) -> (Frame, 
     (Frame { offset: placed(HEADROOM), vnet: arrival.vnet }, arrival.len)
 }
 
-/// The port, generic over the [`Socket`].
+/// The port, generic over the [`SocketIo`].
 #[derive(Debug)]
 struct PacketPort<S> {
     socket: S,
@@ -127,7 +127,7 @@ struct PacketPort<S> {
     now: Time,
     /// Scratch space for one system call.
     slots: Vec<PacketId>,
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<ReceivedFrame>,
     counters: PortCounters,
     /// Frames lost so far for lack of room in the socket.
     overflows: Cell<u64>,
@@ -135,7 +135,7 @@ struct PacketPort<S> {
     copies: bool,
 }
 
-impl<S: Socket> PacketPort<S> {
+impl<S: SocketIo> PacketPort<S> {
     fn new(socket: S, memory: PacketMemory) -> Self {
         Self {
             socket,

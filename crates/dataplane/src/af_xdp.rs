@@ -17,7 +17,7 @@ use tidegate_core::PacketPool;
 use self::features::Features;
 pub use self::port::AfXdp;
 pub use self::socket::Copying;
-use self::socket::{Place, Socket, Umem};
+use self::socket::{Socket, SocketQueue, Umem};
 use crate::fail_to_wire::{self, FailToWire, MAX_QUEUES, Mode, WireConfig, WireError, XdpPort};
 use crate::interface::{Interface, InterfaceError};
 use crate::memory::PacketMemory;
@@ -281,7 +281,8 @@ fn bind_all(
     let mut bound: [Vec<Socket>; 2] = [Vec::new(), Vec::new()];
     for (port, interface) in interfaces.into_iter().enumerate() {
         for queue in 0..queues[port] {
-            let place = Place { interface: interface.index(), queue, ring, sends: queue == 0 };
+            let place =
+                SocketQueue { interface: interface.index(), queue, ring, sends: queue == 0 };
             let first = bound.iter().flatten().next().map(AsFd::as_fd);
             let umem = first.map_or(Umem::Register(memory, wish), Umem::Share);
             let failed = |error| refused(interface, queue, memory, error);
@@ -298,7 +299,7 @@ fn bind_all(
 }
 
 /// Binds, with retries: the sockets of a killed process close late.
-fn bind_when_free(place: Place, umem: Umem<'_>) -> io::Result<Socket> {
+fn bind_when_free(place: SocketQueue, umem: Umem<'_>) -> io::Result<Socket> {
     /// Measured: 10 to 17 ms on an idle machine.
     const ATTEMPTS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);

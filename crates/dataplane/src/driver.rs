@@ -1,4 +1,6 @@
 //! The loop: runs turns until it is stopped, and sleeps in between.
+//!
+//! Methods of `Live`, whose fields are in `inbox.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Offloads of an interface: reads them, and switches them on and off.
+//!
+//! Methods of `Interface`, whose fields are in `interface.rs`.
 
 use std::ptr;
 
@@ -114,7 +116,11 @@ impl Interface {
         Ok(value.data)
     }
 
-    fn ethtool<T: Request>(&self, doing: &'static str, data: &mut T) -> Result<(), InterfaceError> {
+    fn ethtool<T: EthtoolRequest>(
+        &self,
+        doing: &'static str,
+        data: &mut T,
+    ) -> Result<(), InterfaceError> {
         self.ioctl(doing, libc::SIOCETHTOOL, |request| {
             request.ifr_ifru.ifru_data = ptr::from_mut(data).cast();
         })?;
@@ -123,10 +129,10 @@ impl Interface {
 }
 
 /// A request of the ethtool interface: plain data that begins with its command.
-trait Request {}
-impl Request for Value {}
-impl Request for DriverInfo {}
-impl Request for Channels {}
+trait EthtoolRequest {}
+impl EthtoolRequest for Value {}
+impl EthtoolRequest for DriverInfo {}
+impl EthtoolRequest for Channels {}
 
 /// `struct ethtool_value`.
 #[repr(C)]

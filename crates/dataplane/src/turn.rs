@@ -58,7 +58,7 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
 }
 
 /// The results of receiving.
-pub(crate) struct Taken {
+pub(crate) struct Received {
     /// More frames may have arrived.
     pub(crate) more: bool,
     received: u32,
@@ -72,8 +72,8 @@ pub(crate) fn take_in(
     ports: &mut [Box<dyn Port>],
     now: Time,
     wanted: impl Fn(&dyn Port) -> bool,
-) -> Taken {
-    let mut taken = Taken { more: false, received: 0, sent: 0 };
+) -> Received {
+    let mut taken = Received { more: false, received: 0, sent: 0 };
     make_copies(machine, ports);
     for index in 0..ports.len() {
         if !wanted(&*ports[index]) {

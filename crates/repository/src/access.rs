@@ -59,8 +59,7 @@ pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, F
     }
 }
 
-/// The secret in a file that nobody but its owner may read. One line break at its end is not part
-/// of it.
+/// The secret in a file that nobody but its owner may read, without a line break at the end.
 ///
 /// # Errors
 ///

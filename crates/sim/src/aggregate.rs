@@ -59,14 +59,14 @@ pub(crate) struct Aggregate {
     passing: VecDeque<(u32, u64)>,
     /// Waiting bytes of all files.
     waiting: u64,
-    pub(crate) totals: Totals,
+    pub(crate) totals: PayloadTotals,
     load: Load,
     pub(crate) withheld: Withheld,
 }
 
 /// Payload bytes since the start of the run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Totals {
+pub(crate) struct PayloadTotals {
     /// Read from local connections.
     pub(crate) arrived: u64,
     /// Written to the aggregate connection.
@@ -170,7 +170,7 @@ impl Aggregate {
             parked: 0,
             passing: VecDeque::new(),
             waiting: 0,
-            totals: Totals::default(),
+            totals: PayloadTotals::default(),
             load: Load::default(),
             withheld: Withheld::default(),
         }
@@ -402,7 +402,7 @@ impl Aggregate {
     ///
     /// Panics if bytes are lost or invented.
     pub(crate) fn check(&self) {
-        let Totals { arrived, written, sent, delivered, .. } = self.totals;
+        let PayloadTotals { arrived, written, sent, delivered, .. } = self.totals;
         let passing = |file: Option<u32>| -> u64 {
             let of = |(it, _): &&(u32, u64)| file.is_none_or(|file| file == *it);
             self.passing.iter().filter(of).map(|(_, bytes)| bytes).sum()

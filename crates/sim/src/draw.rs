@@ -2,6 +2,8 @@
 //!
 //! Logarithm and power come from `libm`. It is written in Rust and uses no machine-specific
 //! instructions, so a seed gives the same run on every machine.
+//!
+//! Methods of `Distribution`, whose fields are in `traffic.rs`.
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
     /// Transfers of relays with several transfers on one connection.
-    parts_of: chain::Parts,
+    parts_of: chain::RelayParts,
     /// Aggregate gateways, and the receivers of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -126,7 +126,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             configs,
             streams,
             transfers: Transfers::default(),
-            parts_of: chain::Parts::new(),
+            parts_of: chain::RelayParts::new(),
             aggregates,
             sinks,
             arrived: Vec::new(),

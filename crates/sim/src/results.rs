@@ -302,6 +302,8 @@ fn aggregates(
         .with("peak_waiting_bytes", whole(&all, |it| it.peak))
         .with("held_acks", reals(&all, |it| real(it.acks.held_ns) / 1e9 / span.as_secs_f64()))
         .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.into()))
+        .with("uncontrolled_segments", whole(&all, |it| it.acks.ungoverned))
+        // Its earlier name.
         .with("ungoverned_segments", whole(&all, |it| it.acks.ungoverned))
         .with("delayed_acks", whole(&all, |it| it.acks.delayed))
         .with("overdue_acks", whole(&all, |it| it.acks.overdue))

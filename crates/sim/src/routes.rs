@@ -21,7 +21,7 @@ pub(crate) struct Graph {
     /// it. A gateway with trunks receives management packets from the WAN.
     ends: Vec<u32>,
     ways: Vec<Edge>,
-    /// Incoming edges of each vertex, as indices of `ways`.
+    /// Incoming edges by vertex, as indices of `ways`.
     into: Vec<Vec<u32>>,
 }
 

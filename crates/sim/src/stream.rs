@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     pub(crate) life: u16,
     /// From side 0 to side 1.
     pub(crate) key: FlowKey,
-    pub(crate) ends: [End; 2],
+    pub(crate) ends: [StreamEnd; 2],
     /// Start time and size in bytes of the current transfer.
     pub(crate) began: Time,
     pub(crate) size: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Stream {
 }
 
 /// One end of a connection, and the application above it.
-pub(crate) struct End {
+pub(crate) struct StreamEnd {
     pub(crate) tcp: Connection,
     /// Time of its next call by the agenda; [`Time::MAX`] for none.
     pub(crate) armed: Time,
@@ -98,7 +98,7 @@ impl EndId {
     }
 }
 
-impl End {
+impl StreamEnd {
     fn new(tcp: Connection) -> Self {
         Self {
             tcp,
@@ -142,7 +142,7 @@ impl Streams {
         isns: [u32; 2],
     ) -> u32 {
         let end = |side: usize| {
-            End::new(if side == opener {
+            StreamEnd::new(if side == opener {
                 Connection::connect(configs[side], now, isns[side])
             } else {
                 Connection::listen(configs[side], now, isns[side])
@@ -177,7 +177,7 @@ impl Streams {
         &mut self.all[index(number)]
     }
 
-    pub(crate) fn end_mut(&mut self, end: EndId) -> &mut End {
+    pub(crate) fn end_mut(&mut self, end: EndId) -> &mut StreamEnd {
         &mut self.all[index(end.stream())].ends[end.side()]
     }
 

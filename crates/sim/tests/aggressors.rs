@@ -171,7 +171,7 @@ struct Outcome {
     honest: f64,
     attack: f64,
     /// Segments of unresponsive senders.
-    ungoverned: u64,
+    uncontrolled: u64,
 }
 
 fn outcome(case: &Case, controlled: bool) -> Outcome {
@@ -181,7 +181,7 @@ fn outcome(case: &Case, controlled: bool) -> Outcome {
     Outcome {
         honest: rates[0],
         attack: rates.get(1).copied().unwrap_or_default(),
-        ungoverned: all.whole("ungoverned_segments").iter().sum(),
+        uncontrolled: all.whole("uncontrolled_segments").iter().sum(),
     }
 }
 
@@ -232,9 +232,9 @@ fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate()
 fn without_aggressors_every_sender_responds() {
     for (way, rtt) in [(Direction::Up, 1), (Direction::Down, 100)] {
         let it = outcome(&Case { way, rtt, aggressors: 0, ..BASE }, true);
-        assert_eq!(it.ungoverned, 0, "{way:?}: {it:?}");
+        assert_eq!(it.uncontrolled, 0, "{way:?}: {it:?}");
     }
-    assert!(outcome(&BASE, true).ungoverned > 1_000);
+    assert!(outcome(&BASE, true).uncontrolled > 1_000);
 }
 
 /// Cells that cover all pairs of values of: aggressor, number of aggressors, round trip, direction,

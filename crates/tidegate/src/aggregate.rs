@@ -32,7 +32,7 @@ pub(crate) use keys::{make as make_key, public_of};
 #[cfg(test)]
 pub(crate) use metrics::page_of_a_test as metrics_of_a_test;
 pub(crate) use run::Gateway;
-pub(crate) use status::Status;
+pub(crate) use status::AggregateStatus;
 
 #[cfg(test)]
 mod tests;

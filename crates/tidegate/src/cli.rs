@@ -38,17 +38,17 @@ pub(crate) const SOCKET: &str = "/run/tidegate.sock";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a first policy file: guesses or asks the ports, asks two rates
-    Init(commands::init::Args),
+    Init(commands::init::InitArgs),
     /// Say what is wrong with a policy file, and what to write instead
-    Check(commands::check::Args),
+    Check(commands::check::CheckArgs),
     /// Show how a policy file differs from what runs
-    Plan(commands::plan::Args),
+    Plan(commands::plan::PlanArgs),
     /// Run the gateway between its two ports
-    Run(commands::run::Args),
+    Run(commands::run::RunArgs),
     /// Run an aggregate gateway: carry the TCP connections of a site over one connection to its peer
-    Aggregate(commands::aggregate::Args),
+    Aggregate(commands::aggregate::AggregateArgs),
     /// Put a policy file in force without losing a packet
-    Apply(commands::apply::Args),
+    Apply(commands::apply::ApplyArgs),
     /// Keep what `apply --confirm` put in force
     Confirm,
     /// Show the state of the running gateway
@@ -58,32 +58,32 @@ enum Command {
     /// Show the classes that share the link: what they have a right to, have sent and borrowed
     Classes,
     /// Change what a class has a right to while it runs
-    Class(commands::class::Args),
+    Class(commands::class::ClassArgs),
     /// Show the sources of policies: the revision in force, the newest one, and faults
     Source,
     /// Move a set of policies into a source, or out of it
-    Policy(commands::policy::Args),
+    Policy(commands::policy::PolicyArgs),
     /// Show the trunks that end here: their rate, window, round-trip time, credit, and the other gateway
     Trunks,
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
-    Explain(commands::explain::Args),
+    Explain(commands::explain::ExplainArgs),
     /// Say what of this host keeps a gateway from working well, and what to do
-    Doctor(commands::doctor::Args),
+    Doctor(commands::doctor::DoctorArgs),
     /// Take the programs that pass frames while no gateway runs off their ports
-    Detach(commands::detach::Args),
+    Detach(commands::detach::DetachArgs),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
-    Lab(commands::lab::Args),
+    Lab(commands::lab::LabArgs),
     /// Simulate a network and its traffic in virtual time
-    Sim(commands::sim::Args),
+    Sim(commands::sim::SimArgs),
     /// Show in two minutes what Tidegate does, on real TCP connections
-    Demo(commands::demo::Args),
+    Demo(commands::demo::DemoArgs),
     /// Print the JSON Schema of policy files
-    Schema(commands::schema::Args),
+    Schema(commands::schema::SchemaArgs),
     /// Make traffic for the lab
     #[command(hide = true)]
-    Traffic(commands::traffic::Args),
+    Traffic(commands::traffic::TrafficArgs),
     /// Print a shell's completions
-    Completions(commands::completions::Args),
+    Completions(commands::completions::CompletionsArgs),
 }
 
 /// Runs the command of the command line.

@@ -38,9 +38,9 @@ pub(crate) use port_lock::PortLock;
 pub(crate) use ports::open;
 pub(crate) use refusal::Refusal;
 pub(crate) use seats::{Limits, Seats};
-pub(crate) use server::{PAGE, Server, Socket, answer, listen, serve, unknown};
+pub(crate) use server::{ControlServers, PAGE, Socket, answer, listen, serve, unknown};
 use trunk_report::Rates;
-use watch::Watch;
+use watch::PortWatch;
 
 use crate::api::{Applied, Explanation, Flows, Plan, Proposal, Question, Status, Trunks};
 use crate::code::Code;
@@ -61,7 +61,7 @@ pub(crate) struct Daemon {
     /// Check files against the interfaces of this host. False in tests without real ports.
     fits_host: bool,
     /// Locked briefly only, so that status requests never wait long.
-    state: Mutex<State>,
+    state: Mutex<InForce>,
     /// Serialises changes, from the comparison with the running policies to the end of the change.
     changing: Mutex<()>,
     /// Locked while the policy file is replaced, also after the save was given up.
@@ -72,14 +72,14 @@ pub(crate) struct Daemon {
     /// Each serialises one kind of large report: `looking` the status, `listing` classes and flows.
     looking: Mutex<()>,
     listing: Mutex<()>,
-    watch: std::sync::Mutex<Watch>,
+    watch: std::sync::Mutex<PortWatch>,
     rates: Mutex<Rates>,
     losses: Losses,
     agent: Arc<Agent>,
 }
 
 /// The configuration in force, and the change to be confirmed.
-struct State {
+struct InForce {
     installed: Arc<Installed>,
     /// Number of the configuration in force, counted from 1.
     generation: u64,
@@ -132,14 +132,17 @@ impl Daemon {
         agent: Agent,
     ) -> Arc<Self> {
         let names = [installed.config.lan.as_str(), installed.config.wan.as_str()];
-        let watch =
-            if fits_host { Watch::new(names, plane.guard().clone()) } else { Watch::default() };
+        let watch = if fits_host {
+            PortWatch::new(names, plane.guard().clone())
+        } else {
+            PortWatch::default()
+        };
         Arc::new(Self {
             plane,
             started: Instant::now(),
             started_file: installed.documents.file.clone(),
             fits_host,
-            state: Mutex::new(State {
+            state: Mutex::new(InForce {
                 installed: Arc::new(installed),
                 generation: 1,
                 pending: None,
@@ -170,7 +173,7 @@ impl Daemon {
     /// Puts `proposal` in force. With `confirm_ms`, rolls it back unless it is confirmed in time.
     pub(crate) async fn apply(self: &Arc<Self>, proposal: Proposal) -> Result<Applied, Refusal> {
         if proposal.save && proposal.confirm_ms.is_some() {
-            let message = "what is saved cannot be rolled back: leave out `save` or `confirm_ms`";
+            let message = "a saved set cannot be rolled back: leave out `save` or `confirm_ms`";
             return Err(Failure::input(Code::BadRequest, message).into());
         }
         let turn = self.turn().await?;
@@ -214,7 +217,10 @@ impl Daemon {
         let generation = self.install(next).await?;
         let saved = self.put_or_undo(staged, &before).await?;
         for class in &undone {
-            tracing::warn!(class, "what was changed of it while it ran is undone: the file counts");
+            tracing::warn!(
+                class,
+                "the file replaces changes of this class that were made while the gateway ran"
+            );
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;
@@ -331,7 +337,7 @@ impl Daemon {
     }
 
     /// All alarms in force.
-    fn alarms(&self, state: &State) -> Vec<String> {
+    fn alarms(&self, state: &InForce) -> Vec<String> {
         let ports = self.look_at_ports().alarms();
         let sources = self.agent.alarms();
         let of_files = state.alarm.iter().chain(&state.rolled_back).cloned();
@@ -398,7 +404,7 @@ impl Daemon {
         self.look_at_ports().is_over()
     }
 
-    fn look_at_ports(&self) -> std::sync::MutexGuard<'_, Watch> {
+    fn look_at_ports(&self) -> std::sync::MutexGuard<'_, PortWatch> {
         let mut watch = self.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         watch.look();
         watch

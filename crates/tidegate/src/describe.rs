@@ -278,7 +278,8 @@ fn policy_fields(policy: &Policy) -> Fields {
         Action::Pass => {}
         Action::Shape { conditioning, queue, signal } => {
             fields.insert("queue", queue_name(queue));
-            fields.insert("signal", signal.as_ref().map_or_else(|| "none".to_owned(), signal_name));
+            let control = signal.as_ref().map_or_else(|| "none".to_owned(), control_name);
+            fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }
         Action::Police { conditioning, exceed } => {
@@ -307,15 +308,15 @@ pub fn action_name(action: &Action) -> &'static str {
 #[must_use]
 pub fn action(action: &Action) -> String {
     match action {
-        Action::Pass => "pass: it is counted and goes on".to_owned(),
+        Action::Pass => "pass: its packets are counted and forwarded".to_owned(),
         Action::Shape { conditioning, .. } => {
-            format!("shape: it waits until it conforms to {}", conditioning.profile)
+            format!("shape: its packets wait until they conform to {}", conditioning.profile)
         }
         Action::Police { conditioning, exceed: Exceed::Drop } => {
-            format!("police-drop: it goes on or is dropped by {}", conditioning.profile)
+            format!("police-drop: its packets are forwarded or dropped by {}", conditioning.profile)
         }
         Action::Police { conditioning, exceed: Exceed::Mark { .. } } => {
-            format!("police-mark: it is coloured by {}", conditioning.profile)
+            format!("police-mark: its packets are marked by {}", conditioning.profile)
         }
     }
 }
@@ -371,7 +372,7 @@ fn allocation(spec: &AllocationSpec) -> String {
     mechanism(spec, spec.name())
 }
 
-fn signal_name(spec: &AckSpec) -> String {
+fn control_name(spec: &AckSpec) -> String {
     mechanism(spec, spec.name())
 }
 

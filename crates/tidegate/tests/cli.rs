@@ -157,7 +157,7 @@ fn explain_shows_row_3_beating_row_1_for_its_destination() {
     assert_eq!(
         stdout(&output),
         "policy  row3
-action  shape: it waits until it conforms to mean 100 kbit/s, peak 300 kbit/s, burst 30 kB
+action  shape: its packets wait until they conform to mean 100 kbit/s, peak 300 kbit/s, burst 30 kB
 why     row3 and row1 have the same priority, and row3 is more specific: it pins 64 bits of the \
 header, row1 32
 charged 66 B for 52 B of IP

@@ -46,7 +46,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
         return None;
     }
     let link = LinkLengths::of(frame, starts)?;
-    let mut inside = Inside::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
+    let mut inside = CutEffect::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
     // From here on `head` changes, so no later step may fail.
     head.get_mut(starts..)?.fill(0);
     shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
@@ -114,7 +114,7 @@ fn shorten_tcp(
 }
 
 /// The effect of the cut on all bytes inside a header, as that header's checksum sees them.
-struct Inside {
+struct CutEffect {
     /// One's complement sum of the changes of these words.
     change: u16,
     /// The bytes from this offset on sum to `sum` once all inner checksums are finished.
@@ -124,7 +124,7 @@ struct Inside {
     sum: u16,
 }
 
-impl Inside {
+impl CutEffect {
     /// For the TCP segment at `at` behind the IP header `ip`. The first of `ends` is its old end,
     /// the second its new one.
     fn of_tcp(frame: &[u8], ip: &Layer, ends: [usize; 2], at: usize) -> Option<Self> {

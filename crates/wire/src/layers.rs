@@ -52,7 +52,7 @@ pub(crate) struct Layers {
     /// Number of tunnels in the list.
     tunnels: usize,
     /// The IP header inside one tunnel more than the list may have.
-    deeper: Option<Ip>,
+    deeper: Option<IpLayer>,
     /// At least one tunnel numbers its packets.
     pub(crate) numbered: bool,
     /// The last header is a transport header without a tunnel behind it.
@@ -65,14 +65,14 @@ impl Layers {
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
-        let (mut ip, end) = (Ip { network, at: span.start, end: span.end }, span.end);
+        let (mut ip, end) = (IpLayer { network, at: span.start, end: span.end }, span.end);
         if let Some(header) = pppoe_session(frame) {
             layers.push(Kind::Pppoe, header, end);
         }
         if network == Network::Opaque && ethertype::is_mpls(ethertype) {
             let payload = frame.get(span).unwrap_or_default();
             let Some(inside) = tunnel::behind_labels(payload, payload.len()) else { return layers };
-            ip = Ip { network: inside.network, at: ip.at + inside.offset, end };
+            ip = IpLayer { network: inside.network, at: ip.at + inside.offset, end };
             (layers.tunnels, layers.numbered) = (1, inside.numbered);
         }
         layers.walk(frame, ip, transport);
@@ -86,7 +86,7 @@ impl Layers {
         }
         let mut layers = Self::none();
         let (network, at) = (packet.network, usize::from(packet.network_offset));
-        layers.walk(frame, Ip { network, at, end: frame.len() }, None);
+        layers.walk(frame, IpLayer { network, at, end: frame.len() }, None);
         layers
     }
 
@@ -98,7 +98,7 @@ impl Layers {
             Some(6) => Network::Ipv6,
             _ => return layers,
         };
-        layers.walk(packet, Ip { network, at: 0, end: packet.len() }, transport);
+        layers.walk(packet, IpLayer { network, at: 0, end: packet.len() }, transport);
         layers
     }
 
@@ -134,7 +134,7 @@ impl Layers {
         }
     }
 
-    fn walk(&mut self, bytes: &[u8], outermost: Ip, transport: Option<usize>) {
+    fn walk(&mut self, bytes: &[u8], outermost: IpLayer, transport: Option<usize>) {
         let mut ip = outermost;
         loop {
             let Some(upper) = ip.upper(bytes) else { return };
@@ -151,15 +151,22 @@ impl Layers {
     }
 
     /// Adds the header behind an IP header. Returns the inner IP header if it is a tunnel.
-    fn inside(&mut self, bytes: &[u8], upper: &Upper, transport: Option<usize>) -> Option<Ip> {
-        let Upper { protocol, at, end, .. } = *upper;
+    fn inside(
+        &mut self,
+        bytes: &[u8],
+        upper: &UpperLayer,
+        transport: Option<usize>,
+    ) -> Option<IpLayer> {
+        let UpperLayer { protocol, at, end, .. } = *upper;
         let payload = bytes.get(at..end)?;
         let ends_here = transport == Some(at);
         let inside = if ends_here { None } else { tunnel::inside(protocol, payload, end - at) };
         let inner = match inside {
-            Some(inside) => Some(Ip { network: inside.network, at: at + inside.offset, end }),
+            Some(inside) => Some(IpLayer { network: inside.network, at: at + inside.offset, end }),
             None if ends_here || protocol != Protocol::UDP => None,
-            None => transport.and_then(|transport| Ip::before(bytes, at + UDP, transport, end)),
+            None => {
+                transport.and_then(|transport| IpLayer::before(bytes, at + UDP, transport, end))
+            }
         };
         let kind = match protocol {
             Protocol::TCP => Some(Kind::Tcp),
@@ -172,7 +179,7 @@ impl Layers {
             self.push(kind, at, end);
             self.complete = inner.is_none();
         }
-        let inner = Ip { end, ..inner? };
+        let inner = IpLayer { end, ..inner? };
         if self.tunnels == MOST_TUNNELS {
             self.deeper = Some(inner);
             return None;
@@ -237,21 +244,21 @@ impl Layer {
 
 /// An IP header: its offset, and the end of its carrier.
 #[derive(Clone, Copy, Debug)]
-struct Ip {
+struct IpLayer {
     network: Network,
     at: usize,
     end: usize,
 }
 
 /// The payload of an IP packet.
-struct Upper {
+struct UpperLayer {
     protocol: Protocol,
     at: usize,
     end: usize,
     fragment: bool,
 }
 
-impl Ip {
+impl IpLayer {
     /// The valid IP header that ends at `transport` and begins at `from` or later.
     ///
     /// The IPv4 header checksum or the IPv6 length decides.
@@ -272,7 +279,7 @@ impl Ip {
         (*header.first()? >> 4 == 6 && holds).then_some(Self { network: Network::Ipv6, at, end })
     }
 
-    fn upper(&self, bytes: &[u8]) -> Option<Upper> {
+    fn upper(&self, bytes: &[u8]) -> Option<UpperLayer> {
         let header = bytes.get(self.at..self.end)?;
         match self.network {
             Network::Ipv4 => {
@@ -286,7 +293,7 @@ impl Ip {
                     let [next, words] = *bytes.get(at..end)?.first_chunk()?;
                     (protocol, at) = (next, at + usize::from(words) * 4 + 8);
                 }
-                sound.then_some(Upper { protocol: Protocol(protocol), at, end, fragment })
+                sound.then_some(UpperLayer { protocol: Protocol(protocol), at, end, fragment })
             }
             Network::Ipv6 => {
                 let total = length(word(header, 4)?, header.len().checked_sub(V6)?)?;
@@ -294,7 +301,7 @@ impl Ip {
                 let first = *header.get(6)?;
                 let (protocol, at, fragment) = behind_extensions(bytes.get(..end)?, at, first)?;
                 let sound = header.first()? >> 4 == 6;
-                sound.then_some(Upper { protocol: Protocol(protocol), at, end, fragment })
+                sound.then_some(UpperLayer { protocol: Protocol(protocol), at, end, fragment })
             }
             Network::Opaque => None,
         }

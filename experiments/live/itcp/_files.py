@@ -25,7 +25,7 @@ HEAD = struct.Struct("!QQ")
 """Number of the file, and nanoseconds of the clock."""
 
 PART = 8
-"""Files are smaller than those of E1 by this factor."""
+"""Divisor of the file sizes of E1."""
 
 MEANS, INDICES = (65_000, 30_000), (2.5, 1.2)
 """Bytes, and indices of the tails, of both classes of E1."""

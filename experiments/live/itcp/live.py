@@ -106,7 +106,7 @@ def _sojourns(
 
 
 def _quantiles(number: int, start: np.ndarray, took: np.ndarray) -> dict[str, float]:
-    """Quantiles of the sojourns of all files that count, and of those in each interval."""
+    """Quantiles of the sojourns: over all measured files, and by interval."""
     row = {}
     for name, part in QUANTILES.items():
         row[f"{name}_{number}"] = float(np.quantile(took[start >= SETTLED], part))

@@ -1,11 +1,10 @@
 """Real hosts: a scenario as a lab of network namespaces, with this kernel's TCP.
 
 Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
-Differs: the gateway is the program as it is deployed, the network is that of `tidegate lab`. What
-stands beside each other runs in the same seconds, each in a lab of its own, so that a busy
-machine is busy for all of them; what ran while a gateway hung is run again. What seeds stand for
-are turns. Without root, network namespaces or the program, these runs are skipped, and their claims
-are neither held nor broken.
+Differs: the gateway is the program as deployed, and the network is that of `tidegate lab`. Compared
+cases run in the same seconds, each in another lab, so that a busy machine slows all of them. Cases
+in which a gateway hung are repeated. A seed stands for one turn. Without root, network namespaces
+or the program, these runs are skipped, and their claims are neither held nor broken.
 """
 
 import json
@@ -83,7 +82,7 @@ def lacks(congestion: str) -> bool:
 
 
 def hosts(
-    signal: str,
+    ack_control: str,
     *,
     way: str = "up",
     loss: float = 0,
@@ -102,7 +101,7 @@ def hosts(
     net = Scenario(duration=f"{warmup + counted} s", warmup=f"{warmup} s", tcp=settings)
     net.host("near", gateway="edge")
     net.host("far")
-    net.gateway("edge", file or {"policy": [rules(signal, way, **(policy or {}))]})
+    net.gateway("edge", file or {"policy": [rules(ack_control, way, **(policy or {}))]})
     sender = {"up": "near", "down": "far"}[way]
     lossy = {"loss": f"{loss} %"} if loss else {}
     net.route(**{"from": sender, "delay": FAR, **lossy})
@@ -321,7 +320,7 @@ def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> di
     took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
     data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took
-    held = [(it["signal"] or {}).get("held_ns", 0) for it in (first, last)]
+    held = [(it["ack_control"] or {}).get("held_ns", 0) for it in (first, last)]
     acks = (held[1] - held[0]) / 1e9 / took
     return {
         "rate": amount * 8 / took,

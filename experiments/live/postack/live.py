@@ -1,4 +1,4 @@
-"""What holds in the simulator holds between real hosts, in figures that agree with it.
+"""Results of the simulator also hold between real hosts, with similar figures.
 
 Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
 Differs: see `_live.py`. Reno, CUBIC and BBR of this kernel, four flows up; without loss with
@@ -29,8 +29,8 @@ LOSSES = [0, 1]
 def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, float]:
     tcp = {"congestion": congestion, "pacing": congestion == "bbr", **({} if loss else WINDOW)}
 
-    def run(signal: str) -> dict[str, float]:
-        net = hosts(signal, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
+    def run(ack_control: str) -> dict[str, float]:
+        net = hosts(ack_control, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
         net.tables["seed"] = seed
         if where == "live":
             return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
@@ -58,11 +58,11 @@ def cells(
 
 
 def of_simulated(
-    runs: Table, loss: float, congestion: str, signals: Sequence[str] = SHOWN
+    runs: Table, loss: float, congestion: str, ack_controls: Sequence[str] = SHOWN
 ) -> np.ndarray:
-    """Live goodput divided by the simulator's: for the signal with the greatest difference."""
+    """Live goodput divided by the simulator's: for the ACK control with the greatest difference."""
     real, virtual = (cells(runs, loss, it, [congestion])[0] for it in ("live", "simulated"))
-    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in signals]
+    pairs = [real[f"{it} goodput"] / virtual[f"{it} goodput"] for it in ack_controls]
     return farthest(pairs, 1)
 
 
@@ -78,12 +78,12 @@ def apart(runs: Table, congestion: str) -> np.ndarray:
 
 
 def filled(runs: Table, controls: Sequence[str]) -> list[np.ndarray]:
-    """Rate without loss divided by the policy's, for each congestion control and signal."""
+    """Rate without loss divided by the policy's, for each congestion control and ACK control."""
     return [cell[f"{it} rate"] / RATE for cell in cells(runs, 0, controls=controls) for it in SHOWN]
 
 
-def over(cell: Table, signal: str, column: str = "goodput") -> np.ndarray:
-    return cell[f"gate {column}"] / cell[f"{signal} {column}"]
+def over(cell: Table, ack_control: str, column: str = "goodput") -> np.ndarray:
+    return cell[f"gate {column}"] / cell[f"{ack_control} {column}"]
 
 
 def more(runs: Table, loss: float, *names: str) -> np.ndarray:
@@ -182,8 +182,8 @@ def apart_cubic(runs: Table) -> Numbers:
     at_least=-0.02,
     at_most=0.02,
     margin=0.01,
-    why="with ACKs held it is the same, but the simulator's BBR leaves 46 kB in a queue for each "
-    "flow, and Linux's left 55 to 72 in twenty turns; what makes that more is not known",
+    why="the difference is in a queue for each flow: the simulator's BBR leaves 46 kB there, and "
+    "Linux's left 55 to 72 in twenty turns. The cause is unknown. With ACKs held both agree",
 )
 def apart_bbr(runs: Table) -> Numbers:
     return apart(runs, "bbr")
@@ -243,7 +243,7 @@ def memory_bbr(runs: Table) -> Numbers:
 
 
 @live.claim(
-    "A001-2", "live, BBR: the same, of what waits of Reno in a queue for each flow", at_most=0.04
+    "A001-2", "live, BBR: the same, over the backlog of Reno in a queue for each flow", at_most=0.04
 )
 def memory_bbr_of_reno(runs: Table) -> Numbers:
     reno, bbr = cells(runs, 0, controls=["reno", "bbr"])
@@ -289,9 +289,9 @@ def timeouts(runs: Table) -> Numbers:
     "live, 1 %: timeouts, gate less a queue for each flow",
     at_most=0,
     margin=1,
-    why="there are as many with both, and of two equal numbers neither is shown to be at most the "
-    "other: some losses cost a timeout whoever is the gateway. Timeouts without a loss would be "
-    "its own, and there are none (`#spurious-lossy`)",
+    why="both have equally many, and runs cannot show that one of two equal numbers is at most the "
+    "other. Some losses cost a timeout with any gateway. Timeouts without a loss would be due to "
+    "ours, and there are none (`#spurious-lossy`)",
 )
 def timeouts_lossy(runs: Table) -> Numbers:
     return more(runs, 1, "timeouts")

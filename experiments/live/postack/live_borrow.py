@@ -65,8 +65,8 @@ class Watch:
 
 @live_borrow.run()
 def measure(seed: int) -> dict[str, float]:
-    def run(signal: str) -> dict[str, float]:
-        with Lab(hosts(signal, file=file(signal))) as lab:
+    def run(ack_control: str) -> dict[str, float]:
+        with Lab(hosts(ack_control, file=file(ack_control))) as lab:
             for host in HOSTS:
                 lab.shell(host, NOT_SCALED)
             lab.serve("near", "cubic")

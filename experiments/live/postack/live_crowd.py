@@ -24,8 +24,8 @@ SHOWN = ["none", "gate"]
 
 @live_crowd.run(way=WAYS)
 def measure(seed: int, way: str) -> dict[str, float]:
-    def turn(signal: str) -> dict[str, float]:
-        return bulk(hosts(signal, way=way, seconds=(10, 15)), way=way, flows=FLOWS)
+    def turn(ack_control: str) -> dict[str, float]:
+        return bulk(hosts(ack_control, way=way, seconds=(10, 15)), way=way, flows=FLOWS)
 
     return side_by_side(turn, SHOWN)
 
@@ -91,11 +91,11 @@ def timeouts_down(runs: Table) -> Numbers:
 @live_crowd.figure
 def figure(runs: Table) -> Any:
     figure, (goodput, waits) = plots.panels(["goodput, Mbit/s", "data that waits, kB, mean"])
-    for signal in SHOWN:
+    for ack_control in SHOWN:
         for axes, column, unit in ((goodput, "goodput", 1e6), (waits, "data", 1e3)):
-            means = [runs.where(way=it)[f"{signal} {column}"].mean() / unit for it in WAYS]
+            means = [runs.where(way=it)[f"{ack_control} {column}"].mean() / unit for it in WAYS]
             axes.plot(WAYS, [max(mean, 0.1) for mean in means], marker="o", linestyle="",
-                      label=signal)  # fmt: skip
+                      label=ack_control)  # fmt: skip
     goodput.set_ylim(bottom=0)
     waits.set_yscale("log")
     for axes in (goodput, waits):

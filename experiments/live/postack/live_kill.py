@@ -2,10 +2,10 @@
 
 Source: postack, ledger A001-11: `kill -9` with ACKs held; R001-20.
 Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
-this kernel. Beside them the same transfers run with a queue for each flow and no signal. After 3 s
-the gateway is killed. Of the 4 s after that the longest time counts in which a transfer gets
-nothing. Lines of 20 ms show it; a pause that began up to 0.2 s before counts in full. Gateways use
-AF_PACKET and AF_XDP in turn.
+this kernel. Beside them the same transfers run with a queue for each flow and no ACK control. The
+gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in steps
+of 20 ms. A pause that began up to 0.2 s before counts in full. Gateways use AF_PACKET and AF_XDP in
+turn.
 """
 
 import itertools
@@ -32,7 +32,7 @@ name = "all"
 profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 allocation = "drr"
-signal = "SIGNAL"
+ack_control = "ACK_CONTROL"
 """
 
 BEFORE, AFTER = 3, 4
@@ -53,22 +53,22 @@ TOLD = list(CASES)[:2]
 @live_kill.run()
 def measure(seed: int) -> dict[str, float]:
     def run(case: str) -> dict[str, float]:
-        signal, congestion = CASES[case]
-        return killed(signal, congestion, BACKENDS[seed % 2])
+        ack_control, congestion = CASES[case]
+        return killed(ack_control, congestion, BACKENDS[seed % 2])
 
     return side_by_side(run, list(CASES))
 
 
-def killed(signal: str, congestion: str, backend: str) -> dict[str, float]:
+def killed(ack_control: str, congestion: str, backend: str) -> dict[str, float]:
     """The longest pause of a transfer after its gateway is killed, and the number of held ACKs."""
-    with Bed(POLICY.replace("SIGNAL", signal), backend) as bed:
+    with Bed(POLICY.replace("ACK_CONTROL", ack_control), backend) as bed:
         bed.serve("wan", congestion)
         began = time.monotonic()
         words = ["--time", f"{BEFORE + AFTER + 2} s", "--congestion", congestion]
         fetches = [bed.fetch("lan", "wan", *words, *way) for way in ([], ["--upload"]) * 2]
         time.sleep(BEFORE)
         status = bed.status()
-        held = [it["signal"]["held"] for it in status["aggregates"] if it["signal"]]
+        held = [it["ack_control"]["held"] for it in status["aggregates"] if it["ack_control"]]
         at = bed.kill() - began
         pauses = [pause(fetch, at) for fetch in fetches]
     return {"pause": max(pauses), "held": float(sum(held)), "hangs": float(status["hangs"])}
@@ -116,6 +116,6 @@ def held(runs: Table) -> Numbers:
     return np.min([runs[f"{case} held"] for case in TOLD], axis=0)
 
 
-@live_kill.claim("A001-11", "the same pause without a signal, s", kind="context")
+@live_kill.claim("A001-11", "the same pause without ACK control, s", kind="context")
 def without(runs: Table) -> Numbers:
     return runs["none pause"]

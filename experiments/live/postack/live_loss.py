@@ -33,18 +33,18 @@ LIMITED = (
 
 @live_loss.run(congestion=CONTROLS)
 def measure(seed: int, congestion: str) -> dict[str, float]:
-    def run(signal: str) -> dict[str, float]:
-        net = hosts(signal, loss=LOSS, tcp={"congestion": congestion}, seconds=SECONDS)
+    def run(ack_control: str) -> dict[str, float]:
+        net = hosts(ack_control, loss=LOSS, tcp={"congestion": congestion}, seconds=SECONDS)
         net.tables["seed"] = seed
         return bulk(net, congestion=congestion)
 
     return side_by_side(run, SHOWN)
 
 
-def over(runs: Table, signal: str, congestion: str) -> np.ndarray:
-    """Goodput with ACKs held, divided by that with another signal."""
+def over(runs: Table, ack_control: str, congestion: str) -> np.ndarray:
+    """Goodput with ACKs held, divided by that with another ACK control."""
     cell = runs.where(congestion=congestion)
-    return cell["gate goodput"] / cell[f"{signal} goodput"]
+    return cell["gate goodput"] / cell[f"{ack_control} goodput"]
 
 
 @live_loss.claim(

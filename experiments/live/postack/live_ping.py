@@ -28,8 +28,8 @@ WAY = 0.052
 @live_ping.run()
 def measure(seed: int) -> dict[str, float]:
     def run(case: str) -> dict[str, float]:
-        signal, file = CASES[case]
-        with Lab(hosts(signal, file=file)) as lab:
+        ack_control, file = CASES[case]
+        with Lab(hosts(ack_control, file=file)) as lab:
             for host in HOSTS:
                 lab.shell(host, NOT_SCALED)
             lab.serve("near", "cubic")

@@ -56,7 +56,11 @@ LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"
 SMALL = {"mss 256": "2500 kbit/s", "mss 536": "5 Mbit/s"}
 """Rates for small segments, which would be too many at the usual rate."""
 
-CASES = [f"{signal} {offload}" for signal in ("none", "gate") for offload in ("wire", "default")]
+CASES = [
+    f"{ack_control} {offload}"
+    for ack_control in ("none", "gate")
+    for offload in ("wire", "default")
+]
 
 
 @live_senders.run(kind=list(KINDS))
@@ -65,13 +69,13 @@ def measure(seed: int, kind: str) -> dict[str, float]:
     way = down or "up"
 
     def run(case: str) -> dict[str, float]:
-        signal, offload = case.split()
+        ack_control, offload = case.split()
         long = name == "mss 8960"
-        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(signal, way)]}
+        sockets = {"gateway": {"backend": "af-packet"}, "policy": [rules(ack_control, way)]}
         less = {"profile": {"mean": SMALL[name], "burst": "15140 B"}} if name in SMALL else {}
         file = sockets if long else None
         return bulk(
-            hosts(signal, way=way, seconds=(3, 5), policy=less, file=file),
+            hosts(ack_control, way=way, seconds=(3, 5), policy=less, file=file),
             way=way,
             told=KINDS[kind],
             flows=2,

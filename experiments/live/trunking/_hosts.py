@@ -1,10 +1,10 @@
-"""What hosts of live experiments run.
+"""Programs for the hosts of live experiments.
 
-``flood ADDRESS RATE``: datagrams of 1500 bytes to a port where ``count`` or nobody listens, so many
-bytes a second. ``count``: four times a second, when it is and how many bytes of such frames have
-come. ``serve``: sends 8192 bytes to whoever connects. ``fetch ADDRESS CLIENTS SECONDS``: so many
-clients fetch them again and again; prints how long each transfer took in seconds, those that had
-not ended too.
+``flood ADDRESS RATE``: sends datagrams of 1500 bytes at so many bytes a second to a port where
+``count`` or no program listens. ``count``: prints the time and the received bytes of such frames,
+four times a second. ``serve``: sends 8192 bytes on each new connection. ``fetch ADDRESS CLIENTS
+SECONDS``: so many clients fetch them again and again. It prints the seconds of each transfer,
+unfinished ones included.
 """
 
 import json

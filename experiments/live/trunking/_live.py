@@ -1,13 +1,13 @@
 """Real hosts at sites whose gateways have a trunk each to the gateway of one more, in namespaces.
 
 Source: trunking, section 7; ledger, TT1 and TT3 ("8 % live").
-Differs: labs, and what seeds stand for, are as `postack/_live.py` says. Gateways are at the edges
-of one emulated network, which counts frames with their 14 bytes of Ethernet: its rate is higher by
-as much. Management packets are datagrams of 74 bytes, so that equation 2 asks for more. All sites
+Differs: labs and seeds are described in `postack/_live.py`. Gateways are at the edges of one
+emulated network, which counts frames with their 14 bytes of Ethernet, so its rate is higher by as
+much. Management packets are datagrams of 74 bytes, so that equation 2 asks for more room. All sites
 send to one host. Rates are those of user packets as the sending gateways count them. Management
-connections begin with one packet, as systems of those years did: no line of 9.6 Mbit/s is behind a
-gateway here, so that the ten of today (RFC 6928) would be at the router at once, of each of eight
-connections, where equation 2 has room for nine VMSS of each.
+connections begin with one packet, like systems of those years. The ten packets of today (RFC 6928)
+would arrive at the router at once: no line of 9.6 Mbit/s spreads them here. Eight connections would
+then send ten each, and equation 2 has room for nine VMSS of each.
 """
 
 import subprocess

@@ -2,10 +2,10 @@
 
 Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; ledger, A003-1 and
 A003-3.
-Differs: see `_live.py` and `_network.py`. All cases run side by side, 15 s of warm-up and 200 s
-that count, in five turns: three are the paper's 600 s. What waits at the router is not logged, nor
-are rates of single seconds (A003-2), which `fig4` and `fig5` have.
-Losses are counted from the beginning on.
+Differs: see `_live.py` and `_network.py`. All cases run side by side, 15 s of warm-up and 200 s of
+measurement, in five turns: three are the paper's 600 s. The queue of the router and the rates of
+single seconds (A003-2) are not logged; `fig4` and `fig5` have them. Losses are counted from the
+beginning on.
 """
 
 import time

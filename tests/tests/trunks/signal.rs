@@ -86,7 +86,7 @@ fn topology(key: &str, signal: &str) -> String {
     let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };
     let policy = format!(
         "[[policy]]\nname = \"all\"\naction = \"shape\"\nprofile = {{ mean = \"100 Mbit/s\" }}\n\
-         trunk = \"north\"\nsignal = \"{signal}\"\n"
+         trunk = \"north\"\nack_control = \"{signal}\"\n"
     );
     let tables = [
         host("a", 1, "north", Some(1)),

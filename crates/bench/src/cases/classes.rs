@@ -167,12 +167,12 @@ pub(super) struct Told {
     gateway: Gateway,
     names: Vec<String>,
     order: Order,
-    what: What,
+    what: ClassOperation,
 }
 
 /// The operation on a class.
 #[derive(Clone, Copy)]
-enum What {
+enum ClassOperation {
     /// Change a class without a delay bound.
     Change,
     /// Change a class with a delay bound.
@@ -184,9 +184,9 @@ enum What {
 impl Told {
     pub(super) fn new(what: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
         let what = match what {
-            "change" => What::Change,
-            "bound" => What::Bound,
-            "add" => What::Add,
+            "change" => ClassOperation::Change,
+            "bound" => ClassOperation::Bound,
+            "add" => ClassOperation::Add,
             _ => anyhow::bail!("nobody tells a gateway to {what} a class"),
         };
         let parents = (0..size.div_ceil(SIBLINGS)).map(|number| Class {
@@ -201,8 +201,10 @@ impl Told {
             ..Class::new(&format!("voice-{number}"), queue())
         });
         let names = match what {
-            What::Bound => bounded.clone().map(|class| class.name).collect(),
-            What::Change | What::Add => parts.clone().map(|class| class.name).collect::<Vec<_>>(),
+            ClassOperation::Bound => bounded.clone().map(|class| class.name).collect(),
+            ClassOperation::Change | ClassOperation::Add => {
+                parts.clone().map(|class| class.name).collect::<Vec<_>>()
+            }
         };
         let order = Order::new(u32::try_from(names.len())?, &mut random);
         let gateway = with(parents.chain(parts).chain(bounded).collect())?;
@@ -218,7 +220,7 @@ impl Case for Told {
             let number = self.order.next();
             let name = &self.names[super::index(number.into())];
             let done = match self.what {
-                What::Change | What::Bound => {
+                ClassOperation::Change | ClassOperation::Bound => {
                     let burst = Some(Bytes(3_000 + turn));
                     self.gateway.change_class(
                         now,
@@ -226,7 +228,7 @@ impl Case for Told {
                         &ClassChange { burst, ..Default::default() },
                     )
                 }
-                What::Add => {
+                ClassOperation::Add => {
                     let removed = self.gateway.remove_class(name);
                     removed.and_then(|()| self.gateway.add_class(now, &part(size, number)))
                 }

@@ -83,7 +83,7 @@ pub(crate) fn idle(flows: u32, queue: QdiscSpec) -> anyhow::Result<Gateway> {
     Ok(through.gateway)
 }
 
-/// Policies of a mix with action `pass`, and packets that each match one of them.
+/// Policies of a mix with action `pass`, and packets that match one policy each.
 ///
 /// A mix of ten policies matches few packets, and one of ten thousand nearly all. A packet without
 /// a match costs less, as it has no aggregate. Only matching packets are used, so the number of

@@ -90,7 +90,7 @@ impl Case for Backlog {
 }
 
 /// One member at a time has one packet, at half the rate. An operation enqueues and dequeues it.
-pub(super) struct Sparse {
+pub(super) struct SparseMembers {
     allocation: Box<dyn Allocation>,
     order: Order,
     now: Time,
@@ -104,14 +104,14 @@ impl Heads for OneWaits {
     }
 }
 
-impl Sparse {
+impl SparseMembers {
     pub(super) fn new(name: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
         let allocation = allocation(name, size, &mut random)?;
         Ok(Self { allocation, order: Order::new(size, &mut random), now: Time::ZERO })
     }
 }
 
-impl Case for Sparse {
+impl Case for SparseMembers {
     fn run(&mut self, operations: u64) -> u64 {
         let mut sum = 0;
         let spacing = 2 * nanos(RATE.time_for(PACKET));

@@ -16,14 +16,14 @@ use super::{Case, flows, gateway, index, sharing};
 /// A gateway, and the operation that the case repeats on it.
 pub(super) struct Calls {
     gateway: Gateway,
-    what: What,
+    what: SwapOperation,
     now: Time,
     /// Index of the set for the next swap.
     turn: usize,
 }
 
 /// Operation of the case.
-enum What {
+enum SwapOperation {
     /// Install the other of two sets.
     Swap(Box<[PolicySet; 2]>),
     /// The same, and all other calls that a commit of a policy source causes.
@@ -55,9 +55,9 @@ impl Calls {
             fill(&mut gateway, size);
         }
         let what = match what {
-            "swap" => What::Swap(Box::new([set(1)?, set(0)?])),
-            "commit" => What::Commit(Box::new([set(1)?, set(0)?])),
-            _ => What::Scrape,
+            "swap" => SwapOperation::Swap(Box::new([set(1)?, set(0)?])),
+            "commit" => SwapOperation::Commit(Box::new([set(1)?, set(0)?])),
+            _ => SwapOperation::Scrape,
         };
         let now = Time::from_micros(2 * u64::from(size));
         Ok(Self { gateway, what, now, turn: 0 })
@@ -70,18 +70,18 @@ impl Case for Calls {
         let mut sum = 0;
         for _ in 0..index(operations) {
             match what {
-                What::Swap(sets) => {
+                SwapOperation::Swap(sets) => {
                     let set = sets[*turn].clone();
                     *turn = 1 - *turn;
                     drop(swap(gateway, *now, set));
                     sum += gateway.generation();
                 }
-                What::Commit(sets) => {
+                SwapOperation::Commit(sets) => {
                     let set = sets[*turn].clone();
                     *turn = 1 - *turn;
                     sum += commit(gateway, *now, set);
                 }
-                What::Scrape => sum += scrape(gateway, Survey::of_all()),
+                SwapOperation::Scrape => sum += scrape(gateway, Survey::of_all()),
             }
         }
         sum

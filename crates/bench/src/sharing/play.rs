@@ -32,7 +32,7 @@ impl Load {
 
 /// An arrived frame; times are in milliseconds.
 #[derive(Clone, Copy)]
-struct Arrival {
+struct FrameArrival {
     leaf: usize,
     at: f64,
     /// Time since its departure from the sender.
@@ -40,7 +40,7 @@ struct Arrival {
 }
 
 /// All arrivals in order.
-pub(super) struct Played(Vec<Arrival>);
+pub(super) struct Played(Vec<FrameArrival>);
 
 /// The evaluated period in milliseconds: all loads from the start have filled their queues, and all
 /// still send.
@@ -86,17 +86,17 @@ impl Played {
         let first = all.first().map_or(0, |(_, at, _)| *at);
         let millis = |nanos: i64| real(u64::try_from(nanos).unwrap_or(0)) / 1e6;
         let arrival =
-            |(leaf, at, delay)| Arrival { leaf, at: millis(at - first), delay: millis(delay) };
+            |(leaf, at, delay)| FrameArrival { leaf, at: millis(at - first), delay: millis(delay) };
         Self(all.into_iter().map(arrival).collect())
     }
 
-    fn of(&self, leaf: usize) -> impl Iterator<Item = &Arrival> {
+    fn of(&self, leaf: usize) -> impl Iterator<Item = &FrameArrival> {
         self.0.iter().filter(move |it| it.leaf == leaf)
     }
 
     /// Rate in Mbit/s of the selected leaf classes in a period.
     fn rate(&self, are: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
-        let counts = |it: &&Arrival| are(it.leaf) && (from..to).contains(&it.at);
+        let counts = |it: &&FrameArrival| are(it.leaf) && (from..to).contains(&it.at);
         let frames = self.0.iter().filter(counts).map(|_| FRAME_KBIT);
         frames.sum::<f64>() / (to - from)
     }

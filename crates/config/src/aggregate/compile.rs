@@ -94,11 +94,11 @@ fn ends_fit(it: &raw::Aggregate, listen: SocketAddr, peer: SocketAddr, found: &m
 fn whole_path(text: &Spanned<String>, found: &mut Findings) -> Option<String> {
     let path = text.get_ref();
     if !path.starts_with('/') {
-        let help = "begin it with /, so that it is the same file wherever this one is read";
+        let help = "begin the path with /: the gateway may have another working directory";
         let error = Diagnostic::error(
             Code::BadAggregateGateway,
             text.span(),
-            "`key_file` is no whole path",
+            "`key_file` is not an absolute path",
         );
         found.push(error.help(help));
         return None;

@@ -65,7 +65,7 @@ impl Choice for Source {
 }
 
 impl Choice for PeerDown {
-    const WHAT: &str = "what to do while the peer is down";
+    const WHAT: &str = "a treatment of connections while the peer is down";
     const CHOICES: &[(&str, Self)] = &[("pass", Self::Pass), ("refuse", Self::Refuse)];
 }
 

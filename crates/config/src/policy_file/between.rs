@@ -10,7 +10,7 @@ use crate::read::{Choice, Field, Node, Number, Read, Required, Table, tables};
 use crate::values::number;
 
 impl Choice for Sharers {
-    const WHAT: &str = "what a profile is shared between";
+    const WHAT: &str = "the members that share a profile";
     const CHOICES: &[(&str, Self)] = &[
         ("flow", Self::Flow),
         ("source-host", Self::SourceHost),

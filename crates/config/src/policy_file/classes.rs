@@ -79,9 +79,8 @@ pub(super) fn leave_allowance(
     }
     let [missing, sum, left] = [sum - left, sum, left].map(Rate::from_bps);
     let message =
-        format!("{what} come to {sum}, of the {left} that control traffic leaves of {rate}");
-    let help =
-        format!("lower them by {missing}: they fall short by that while control traffic needs it");
+        format!("{what} come to {sum}; control traffic leaves {left} of the {rate} of the link");
+    let help = format!("lower the guarantees by {missing}, which control traffic may use");
     found.push(Diagnostic::warning(Code::PromisedTooMuch, link.clone(), message).help(help));
 }
 
@@ -190,7 +189,7 @@ fn diagnostic(
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
 ) -> Diagnostic {
-    let at = Lines::of(&written[fault.at]);
+    let at = FieldPlaces::of(&written[fault.at]);
     let (place, code) = match fault.kind {
         ClassFaultKind::Duplicate => (at.name, Code::DuplicateName),
         ClassFaultKind::Orphan | ClassFaultKind::Loop => {
@@ -225,17 +224,17 @@ fn other_line(
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
 ) -> Option<(Span, &'static str)> {
-    let own = Lines::of(&written[fault.at]);
-    let other = fault.other.map(|at| Lines::of(&written[at]));
+    let own = FieldPlaces::of(&written[fault.at]);
+    let other = fault.other.map(|at| FieldPlaces::of(&written[at]));
     Some(match (fault.kind, other) {
         (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
-            (other.term_or_name(Term::Guarantee), "what its parent has")
+            (other.term_or_name(Term::Guarantee), "the guarantee of its parent")
         }
         (ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. }, None) => {
-            (link?, "what the link has")
+            (link?, "the rate of the link")
         }
         (ClassFaultKind::RatioLoop(term), Some(other)) => {
-            (other.term_or_name(term), "where it leads")
+            (other.term_or_name(term), "the class it refers to")
         }
         (ClassFaultKind::CeilingBelowGuarantee(_), _) => {
             (own.term(Term::Guarantee)?, "the guarantee")
@@ -254,13 +253,13 @@ fn other_line(
 }
 
 /// The places of a class's fields.
-struct Lines {
+struct FieldPlaces {
     whole: Span,
     name: Span,
     terms: Vec<(Term, Span)>,
 }
 
-impl Lines {
+impl FieldPlaces {
     fn of(class: &Spanned<raw::Class>) -> Self {
         let (raw, whole) = (class.get_ref(), class.span());
         let name = raw.name.get().map_or_else(|| whole.clone(), Spanned::span);
@@ -277,18 +276,30 @@ impl Lines {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
+    /// The place of the ceiling, which may be that of the parent.
+    fn ceiling(&self) -> (Span, &'static str) {
+        match self.term(Term::Ceiling) {
+            Some(ceiling) => (ceiling, "this ceiling"),
+            None => (self.name.clone(), "the ceiling here is that of the parent"),
+        }
+    }
+
     /// The place of the term that makes a delay bound impossible.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
-            Part::Guarantee | Part::Order => (self.term_or_name(Term::Guarantee), "its guarantee"),
-            Part::Burst => (self.term_or_name(Term::Burst), "the burst of this"),
+            Part::Guarantee | Part::Order => match self.term(Term::Guarantee) {
+                Some(guarantee) => (guarantee, "its guarantee"),
+                None => (self.name.clone(), "this class has no `guarantee`"),
+            },
+            Part::Burst => match self.term(Term::Burst) {
+                Some(burst) => (burst, "the burst of this class"),
+                None => (self.name.clone(), "this class has the default burst"),
+            },
             Part::ShortBurst => match self.term(Term::Burst) {
                 Some(burst) => (burst, "this burst"),
-                None => (self.term_or_name(Term::Ceiling), "this ceiling"),
+                None => self.ceiling(),
             },
-            Part::Ceiling | Part::Control | Part::Link => {
-                (self.term_or_name(Term::Ceiling), "this ceiling")
-            }
+            Part::Ceiling | Part::Control | Part::Link => self.ceiling(),
         }
     }
 }

@@ -199,8 +199,8 @@ fn is_controlled(file: &raw::File) -> bool {
 
 /// True if `policy` has an ACK control or sends its packets through a trunk.
 fn policy_is_controlled(policy: &raw::Policy) -> bool {
-    let signal = policy.signal.as_ref().is_some_and(|signal| signal.get_ref().0.is_some());
-    signal || policy.trunk.is_some()
+    let control = policy.ack_control.get().is_some_and(|it| it.get_ref().0.is_some());
+    control || policy.trunk.is_some()
 }
 
 fn link_overhead(raw: &raw::Gateway) -> Overhead {
@@ -272,7 +272,7 @@ fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut 
         let message = format!("policy `{}` can never match", hidden.name);
         found.push(
             Diagnostic::warning(Code::NeverMatches, place.clone(), message)
-                .other(other.clone(), "takes precedence, and matches everything that one does"),
+                .other(other.clone(), "this policy has precedence, and matches all its packets"),
         );
     }
 }
@@ -335,7 +335,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             let queue =
                 markings::queue(written, policy_is_controlled(raw), markings::Place::Policy, found);
             markings::has_no_trunk(raw, found);
-            let signal = raw.signal.as_ref().and_then(|it| it.get_ref().0.clone());
+            let signal = raw.ack_control.get().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             let conditioning = conditioning?;
             rates::burst_carries_mean(raw, &conditioning.profile, longest, found);
@@ -349,13 +349,13 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
 
 /// Reports a policy with ACK control, which works per flow, and fairness between hosts.
 fn between_flows(raw: &raw::Policy, found: &mut Findings) {
-    let signal = raw.signal.as_ref().filter(|it| it.get_ref().0.is_some());
+    let control = raw.ack_control.get().filter(|it| it.get_ref().0.is_some());
     let between = raw.fair_between.as_ref().filter(|it| it.get_ref().0.by != Sharers::Flow);
-    if let (Some(signal), Some(between)) = (signal, between) {
-        let message = "with this signal a profile is shared between flows";
-        let help = "leave out `signal`, or give each host a policy of its own, in a class or without: policies share what there is equally";
+    if let (Some(control), Some(between)) = (control, between) {
+        let message = "with this ACK control a profile is shared between flows";
+        let help = "leave out `ack_control`, or give each host its own policy: policies share their class, or the link, equally";
         let wrong = Diagnostic::error(Code::NotOfThisAction, between.span(), message).help(help);
-        found.push(wrong.other(signal.span(), "the signal"));
+        found.push(wrong.other(control.span(), "the ACK control"));
     }
 }
 
@@ -377,7 +377,7 @@ fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut F
         ),
         ("queue", raw.queue.as_ref().map(Spanned::span), &[Shape]),
         ("marking", raw.marking.as_ref().map(Spanned::span), &[Shape]),
-        ("signal", raw.signal.as_ref().map(Spanned::span), &[Shape]),
+        ("ack_control", raw.ack_control.get().map(Spanned::span), &[Shape]),
         ("mark", raw.mark.as_ref().map(Spanned::span), &[PoliceMark]),
     ];
     for (name, span, actions) in fields {

@@ -22,7 +22,7 @@ use crate::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
 use crate::values::number;
 
 /// A kind of link.
-struct Kind {
+struct LinkKind {
     name: &'static str,
     /// Bytes added to each IP packet.
     per_packet: i32,
@@ -33,11 +33,17 @@ struct Kind {
     contains: Headers,
 }
 
-const fn kind(name: &'static str, per_packet: i32, min: u32, atm: bool, contains: Headers) -> Kind {
-    Kind { name, per_packet, min, atm, contains }
+const fn kind(
+    name: &'static str,
+    per_packet: i32,
+    min: u32,
+    atm: bool,
+    contains: Headers,
+) -> LinkKind {
+    LinkKind { name, per_packet, min, atm, contains }
 }
 
-const KINDS: &[Kind] = &[
+const KINDS: &[LinkKind] = &[
     kind("raw", ETHERNET_HEADER, 0, false, Headers::None),
     kind("conservative", 48, 0, true, Headers::All),
     kind("ethernet", 38, 84, false, Headers::None),
@@ -104,11 +110,13 @@ impl Numbers {
         };
         let (per_packet, min) = (per_packet?, min?);
         let name = "numbers of the operator";
-        Some(Entry(Kind { name, per_packet, min, atm: false, contains: Headers::All }.overhead()))
+        Some(Entry(
+            LinkKind { name, per_packet, min, atm: false, contains: Headers::All }.overhead(),
+        ))
     }
 }
 
-impl Kind {
+impl LinkKind {
     /// The overhead relative to the frame instead of the IP packet.
     const fn overhead(&self) -> Overhead {
         let Self { per_packet, min, atm, contains, .. } = *self;

@@ -25,8 +25,8 @@ use super::{Backend, overhead};
 use crate::canonical;
 use crate::diagnostic::Findings;
 use crate::read::{
-    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Required, Table, mechanism,
-    mechanism_schema, tables,
+    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Renamed, Required, Table,
+    mechanism, mechanism_schema, tables,
 };
 use crate::source::{Apply, Commit};
 use crate::tcp::OfTrunk;
@@ -38,19 +38,19 @@ tables! {
         /// The gateway itself.
         "gateway" => gateway: Required<Gateway>,
         /// The policies. A packet belongs to the one with the highest priority that matches it; then
-        /// to the most specific; then to the first by name. What none matches passes.
+        /// to the most specific; then to the first by name. Packets that match no policy pass.
         "policy" => policies: Option<Spanned<Array<Policy>>>,
-        /// The classes that share the link; a policy says which its packets are of. The class
-        /// "default" is for all others, and there also if it is not written. Default: one queue.
+        /// The classes that share the link. A policy names the class of its packets. The class "default" gets all
+        /// other packets, and exists even if it is not written. Default: one queue.
         "class" => classes: Option<Spanned<Array<Class>>>,
-        /// The trunks that end here; a policy says whose packets go through which. Default: none.
+        /// The trunks that end here. A policy names the trunk of its packets. Default: none.
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
-        /// Further places to read.
-        "head" => head: Also<Head>,
+        /// Further files and repositories to read.
+        "head" => head: Also<FurtherParts>,
     }
 
-    /// Further places to read.
-    "the file" Head {
+    /// Further files and repositories to read.
+    "the file" FurtherParts {
         /// Further files with policies, classes and trunks: paths or patterns such as "policies.d/*.toml", relative
         /// to the directory of this file, read in the order of their names. Default: none.
         "include" => include: Option<Spanned<List<String>>>,
@@ -64,9 +64,9 @@ tables! {
     "[[source]]" Source {
         /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// What it is: a "directory" of files, "etcd", or "ldap".
-        "kind" => kind: Required<Kind>,
-        /// The directory of a "directory", as a whole path. Default: none.
+        /// Kind of repository: a "directory" of files, "etcd", or "ldap".
+        "kind" => kind: Required<WrittenKind>,
+        /// The directory of a "directory", as an absolute path. Default: none.
         "path" => path: Option<Spanned<String>>,
         /// Servers of "etcd" or "ldap", tried in this order: "http://", "https://", "ldap://" or "ldaps://", with
         /// host and port. Default: none.
@@ -111,13 +111,13 @@ tables! {
         "wan" => wan: Required<String>,
         /// Rate of the access link. Default: not limited here.
         "rate" => rate: Option<Spanned<Rates>>,
-        /// What the access link adds to each IP packet: the name of a kind of link, or
-        /// { per_packet, min }. Default: "raw", the frame as it is seen here.
+        /// Bytes that the access link adds to each IP packet: the name of a kind of link, or
+        /// { per_packet, min }. Default: "raw", the frame as the port receives it.
         "overhead" => overhead: Option<Spanned<overhead::Entry>>,
-        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has a `signal`, or
+        /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has an `ack_control`, or
         /// if there are trunks. Default: "hosts".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
-        /// Which packets are marked before the queue overflows, as predicted from the windows of its flows.
+        /// Marking: marks packets before the queue overflows, as predicted from the windows of its flows.
         /// The queue is then "per-flow" or "drop-tail". Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
@@ -125,26 +125,26 @@ tables! {
         "scheduler" => scheduler: Option<Spanned<SchedulerSpec>>,
         /// Bytes of all classes together that may wait, with scheduler "jobs". Default: "250 kB".
         "buffer" => buffer: Option<Spanned<Bytes>>,
-        /// How often the shaping timer looks; "0 s" for exactly when the next packet conforms.
+        /// Interval of the shaping timer. With "0 s" the timer expires exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
-        /// What makes an aggregate look whether waiting packets may leave: "all" that may have made one
-        /// conform, or the "timer" alone, as in a host without the triggers of the paper's section 6;
-        /// what arrives when there are tokens then goes before what waits. Default: "all".
+        /// Events after which an aggregate checks whether waiting packets conform. "all": each event that may have
+        /// added tokens. "timer": the shaping timer alone, as in a host without the triggers of the paper's
+        /// section 6. New packets can then take tokens before waiting ones. Default: "all".
         "shaping_triggers" => shaping_triggers: Option<Spanned<TriggerSet>>,
         /// The policy of an IP fragment whose first fragment is unknown. "by-address" skips policies that name ports,
         /// "may-match" takes the first policy whose other terms match. Default: "by-address".
         "fragments_without_first" => fragments_without_first: Option<Spanned<WithoutFirst>>,
-        /// For how long the kernel waits for a sign of life before it passes frames straight across,
-        /// from "5 ms" to "10 s". Default: "50 ms".
+        /// Longest time between two heartbeats of the gateway, from "5 ms" to "10 s". After it, the kernel lets
+        /// frames bypass the gateway. Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
-        /// Most packets inside at once, from 1024 to 1048576; each takes 2 KiB of memory, 4 KiB with an
-        /// MTU above 1770, and on AF_PACKET up to 68 KiB while it is inside. Default: 16384.
+        /// Most packets in the gateway at once, from 1024 to 1048576. Each takes 2 KiB of memory, 4 KiB with an
+        /// MTU above 1770. On AF_PACKET a packet takes up to 68 KiB. Default: 16384.
         "packets" => packets: Option<Spanned<Number>>,
-        /// Most flows told apart at once, from 64 to 16777216; each takes at most 256 B of memory.
+        /// Entries of the flow table, from 64 to 16777216; each takes at most 256 B of memory.
         /// Default: 131072.
         "flows" => flows: Option<Spanned<Number>>,
-        /// How the ports are opened: "auto" takes AF_XDP where the host can do it. Default: "auto".
+        /// Kind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
         "backend" => backend: Option<Spanned<Backend>>,
     }
 
@@ -156,38 +156,37 @@ tables! {
         "down" => down: Option<Spanned<Rate>>,
     }
 
-    /// The longest packets of a class may wait, each way.
+    /// Longest waiting time of the packets of a class, in each direction.
     "`delay_bound`" DelayBounds {
-        /// From the LAN to the WAN. Default: as long as it takes.
+        /// From the LAN to the WAN. Default: no bound.
         "up" => up: Option<Spanned<Period>>,
-        /// From the WAN to the LAN. Default: as long as it takes.
+        /// From the WAN to the LAN. Default: no bound.
         "down" => down: Option<Spanned<Period>>,
     }
 
-    /// A class: what part of the link its packets have a right to. Its rates can be changed while the
-    /// gateway runs: `tidegate class`.
+    /// A class: packets that share a guarantee and a ceiling at the link. `tidegate class` changes its rates
+    /// while the gateway runs.
     "[[class]]" Class {
         /// Its name, in policies, metrics and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// The class it is a part of. Default: the link.
+        /// The class that it is a part of. Default: the link.
         "parent" => parent: Option<Spanned<String>>,
-        /// What it may send whatever others do: a rate, or { up, down }. Default: nothing; of a class
-        /// with parts, what these are promised.
+        /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero; for a class
+        /// with parts, the sum of their guarantees.
         "guarantee" => guarantee: Option<Spanned<EachWay<Rate>>>,
-        /// The most it may send: a rate, or { up, down }. Default: as much as its parent.
+        /// Largest rate: a rate, or { up, down }. Default: that of its parent.
         "ceiling" => ceiling: Option<Spanned<EachWay<Rate>>>,
-        /// Its part in what guarantees leave, relative to others of the same parent and priority, from
+        /// Its share of the rate beyond the guarantees, relative to classes with the same parent and priority, from
         /// 1 to 65535. Default: 1.
         "weight" => weight: Option<Spanned<Number>>,
-        /// Among parts of one class, the highest gets what guarantees leave first, from 0 to 7.
+        /// Order in which the parts of a class get the rate beyond the guarantees: the highest first, from 0 to 7.
         /// Default: 0.
         "priority" => priority: Option<Spanned<Number>>,
-        /// Most it may send at once when it has sent less before. Default: what its rate carries in
-        /// 2 ms, at least two full-size frames.
+        /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
+        /// frames.
         "burst" => burst: Option<Spanned<Bytes>>,
-        /// The longest its packets may wait, as long as they keep to its `guarantee` and `burst`: a time, or
-        /// { up, down }. Refused where it cannot be met; only for classes without parts. Default: as long as it
-        /// takes.
+        /// Longest waiting time of its packets while they conform to `guarantee` and `burst`: a time, or
+        /// { up, down }. A bound that cannot be met is refused. Only for classes without parts. Default: no bound.
         "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
         /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
         /// "jobs". Default: not bounded.
@@ -196,10 +195,10 @@ tables! {
         "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
         /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
         "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
-        /// Where its packets wait: a queue discipline. Default: that of the gateway, with its marking.
+        /// Its queue discipline. Default: the queue and marking of the gateway.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
-        /// Which packets are marked before its queue overflows, as in `[gateway]`. Default: none with a
-        /// `queue` of its own.
+        /// Marking: marks packets before its queue overflows, as in `[gateway]`. Default: none if the class has
+        /// a `queue`.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
     }
 
@@ -207,7 +206,7 @@ tables! {
     "`delay_ratio` and `loss_ratio`" Ratio {
         /// The other class.
         "of" => of: Required<String>,
-        /// Delay or loss of this class, divided by that of the other class; above 0.
+        /// Delay or loss of this class divided by the value of the other class; above 0.
         "factor" => factor: Required<Factor>,
     }
 
@@ -220,26 +219,27 @@ tables! {
         "local" => local: Required<Station>,
         /// The address of the other gateway.
         "peer" => peer: Required<Station>,
-        /// Where a live gateway sends what goes to `peer`: the address of the router on the WAN port, or its
-        /// hardware address if it answers no questions. The simulator needs none. Default: none.
+        /// Next hop of packets to `peer`: the address of the router on the WAN port. A router that answers neither
+        /// ARP nor neighbour discovery needs its hardware address. The simulator needs none. Default: none.
         "next_hop" => next_hop: Option<Spanned<Station>>,
         /// The file with the key of the trunk, the same for both gateways: 64 hexadecimal digits, such as
         /// `openssl rand -hex 32` prints. The simulator needs none. Default: none.
         "key_file" => key_file: Option<Spanned<String>>,
-        /// The UDP port of what its gateways say to each other, and the first of the numbers its management
-        /// connections take, two each. Default: 4754.
+        /// UDP port of the messages between its gateways, and the first port of its management connections. Each
+        /// connection takes two ports. Default: 4754.
         "port" => port: Option<Spanned<Number>>,
-        /// Management connections, from 1 to 64: the more, the smaller the steps of its rate. Default: 4.
+        /// Number of management connections, from 1 to 64. With more connections the rate changes in smaller steps.
+        /// Default: 4.
         "connections" => connections: Option<Spanned<Number>>,
-        /// Bytes of user packets that a management packet stands for, from the IP header on, 64 B to
-        /// 65535 B; shares of competing trunks are in proportion to it. Default: "1500 B".
+        /// User bytes for which one management packet stands, from the IP header on, 64 B to 65535 B. Competing
+        /// trunks share in proportion to it. Default: "1500 B".
         "vmss" => vmss: Option<Spanned<Bytes>>,
-        /// What is sent whatever congestion control says, from the IP header on. Default: nothing.
+        /// Rate that is sent regardless of congestion control, from the IP header on. Default: zero.
         "guarantee" => guarantee: Option<Spanned<Rate>>,
-        /// The most it ever sends, whatever the other gateway acknowledges: user packets, what datagrams add to
-        /// them, and management packets, from the IP header on. Default: as much as it finds.
+        /// Largest rate: user packets, the headers of their datagrams, and management packets, from the IP header
+        /// on. Default: no ceiling.
         "ceiling" => ceiling: Option<Spanned<Rate>>,
-        /// Where user packets wait: a queue discipline. Default: "per-flow".
+        /// Queue discipline of the tunnel queue, where user packets wait for credit. Default: "per-flow".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
         /// AFx3. Default: 1.
@@ -247,12 +247,12 @@ tables! {
         /// TCP settings of its management connections. With "vegas" the congestion control must know weights.
         /// Default: profile "rfc", a receive window that never limits, and an initial window of one packet.
         "tcp" => tcp: Option<Spanned<OfTrunk>>,
-        /// What becomes of user packets while nothing is heard of the other gateway, for three RTO: "hold"
-        /// sends the guarantee only, "direct" sends them as if there were no trunk. Default: "hold".
+        /// Treatment of user packets after three RTO without an answer of the other gateway. "hold" sends the
+        /// guarantee only, "direct" sends them past the trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,
-        /// How it finds its share: by "management" packets; by "vegas", the management packets of one
-        /// connection with weighted Vegas; or by "epochs" that user packets divide. With "epochs" it has no
-        /// `connections`, `vmss`, `weight` or `tcp`, and needs a class `assured` of its own. Default:
+        /// Method that finds its share: "management" packets; "vegas", the management packets of one connection
+        /// with weighted Vegas; or "epochs", whose boundaries are user packets. With "epochs" it has no
+        /// `connections`, `vmss`, `weight` or `tcp`, and no other trunk may have its class `assured`. Default:
         /// "management".
         "probing" => probing: Option<Spanned<Probing>>,
         /// The weight of its share, from 1 to 16: a number, or "measured". With "measured" it follows the load
@@ -260,58 +260,56 @@ tables! {
         /// number of connections, and both gateways must have a `weight`. With "vegas" it is theta. Default:
         /// none, which is 1 with "vegas".
         "weight" => weight: Option<Spanned<TrunkWeight>>,
-        /// How user packets travel between live gateways: "none" leaves them as they are, "udp" puts each into a
-        /// sealed datagram between `local` and `peer`, so that they take the path of management packets. Both
-        /// gateways say the same. In the simulator there is one path, and they stay as they are. Default:
-        /// "none".
+        /// Encapsulation of user packets between live gateways. "none" leaves them unchanged. "udp" puts each into
+        /// an authenticated datagram from `local` to `peer`, which takes the path of management packets. Both
+        /// gateways need the same value. The simulator has one path, and does not encapsulate. Default: "none".
         "encapsulation" => encapsulation: Option<Spanned<Encapsulation>>,
         /// The longest IP packet, datagrams of the trunk included, that the path to `peer` carries, from 1351 B to
-        /// 9216 B; only with `encapsulation`. Less is found out from what routers say. Default: what the WAN port
-        /// sends.
+        /// 9216 B; only with `encapsulation`. Messages of routers lower it. Default: the MTU of the WAN port.
         "mtu" => mtu: Option<Spanned<Bytes>>,
         /// The VLAN on the WAN port that the datagrams of the trunk are in, from 1 to 4094. Default: not tagged.
         "vlan" => vlan: Option<Spanned<Number>>,
     }
 
-    /// A policy: which traffic, how much of it, and what happens beyond that.
+    /// A policy: a filter, a profile, and an action.
     "[[policy]]" Policy {
         /// Its name, in metrics and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// The highest wins. Default: 0.
+        /// Precedence among matching policies: the highest wins. Default: 0.
         "priority" => priority: Option<Spanned<Number>>,
-        /// The packets it is for. Default: all.
+        /// Filter of its packets. Default: all packets.
         "match" => filter: Option<Spanned<Match>>,
-        /// What is done with them.
+        /// The action on its packets.
         "action" => action: Required<Action>,
-        /// Whether it is done ("enforce") or only reported ("observe"). Default: "enforce".
+        /// "enforce" performs the action, "observe" only reports it. Default: "enforce".
         "mode" => mode: Option<Spanned<Mode>>,
-        /// How much is in profile, in each direction. Required unless the action is "pass".
+        /// Traffic profile, for each direction by itself. Required unless the action is "pass".
         "profile" => profile: Option<Spanned<Profile>>,
-        /// Which flow goes next. Default: "logical-partitions".
+        /// Order of the flows. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
-        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, a `signal` or a
-        /// `trunk`. Default: "fq-codel".
+        /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, an `ack_control` or
+        /// a `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
-        /// Which packets are marked before its queue overflows, as in `[gateway]`, with action "shape"; not
-        /// together with `trunk`. Default: none.
+        /// Marking: marks packets before its queue overflows, as in `[gateway]`. Only with action "shape", and
+        /// not together with `trunk`. Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
-        /// How senders of TCP are told by their ACKs, with action "shape": "postack" holds ACKs in place
-        /// of data, "tcr" paces them and makes windows smaller, "none". Default: "none".
-        "signal" => signal: Option<Spanned<Signal>>,
-        /// The DS codepoints that tell the two kinds apart, with action "police-mark".
+        /// ACK control, with action "shape": "postack" holds ACKs in place of data, "tcr" paces ACKs and
+        /// reduces windows, "none" forwards ACKs unchanged. Default: "none".
+        "ack_control" => ack_control: Renamed<AckControl>,
+        /// DS codepoints of packets in profile and out of profile, with action "police-mark".
         "mark" => mark: Option<Spanned<Mark>>,
         /// Weights of flows, first match first. Default: all 1.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
-        /// Between whom the profile is shared: flows, hosts that send ("source-host") or receive
-        /// ("destination-host"), or pairs of them ("hosts"); or { by, ipv6 }. Default: "flow".
+        /// Members that share the profile: flows, hosts that send ("source-host") or receive ("destination-host"),
+        /// or pairs of them ("hosts"); or { by, ipv6 }. Default: "flow".
         "fair_between" => fair_between: Option<Spanned<Between>>,
-        /// The class of the link its packets are of. Default: "default".
+        /// The class of its packets at the link. Default: "default".
         "class" => class: Option<Spanned<String>>,
-        /// The trunk that its packets from the LAN go through; not together with `class`. Default: none.
+        /// The trunk of its packets from the LAN; not together with `class`. Default: none.
         "trunk" => trunk: Option<Spanned<String>>,
     }
 
-    /// Filter: the packets of which each field has one of the values given for it.
+    /// A filter. A packet matches if each field has one of the given values.
     "`match`" Match {
         /// Source address, prefix or range. Default: any.
         "src" => src: Option<Spanned<List<Token<Addresses>>>>,
@@ -343,14 +341,14 @@ tables! {
         "inner" => inner: Option<Spanned<List<Token<Vlans>>>>,
     }
 
-    /// Traffic profile: how much is in profile.
+    /// A traffic profile: rates and burst of the packets in profile.
     "`profile`" Profile {
-        /// Rate over time.
+        /// Mean rate.
         "mean" => mean: Required<Rate>,
         /// Rate within a burst, at least the mean. Default: as fast as the port.
         "peak" => peak: Option<Spanned<Rate>>,
-        /// Most that may go at the peak rate at once, at least a full-size packet. Default: what the
-        /// mean rate carries in 100 ms, at least ten full-size packets.
+        /// Burst at the peak rate, at least one full-size packet. Default: 100 ms of the mean rate, at least ten
+        /// full-size packets.
         "burst" => burst: Option<Spanned<Bytes>>,
         /// The longest IP packet in profile, from 68 B to 65535 B. Longer packets are out of profile where the
         /// action polices, and are dropped where it shapes. Default: any that a port can send.
@@ -359,7 +357,7 @@ tables! {
 
     /// DS codepoints of policed packets.
     "`mark`" Mark {
-        /// Codepoint in profile, by name or number. Default: as it came.
+        /// Codepoint in profile, by name or number. Default: unchanged.
         "in" => in_profile: Option<Spanned<Token<Codepoints>>>,
         /// Codepoint out of profile, by name or number.
         "out" => out_of_profile: Option<Spanned<Token<Codepoints>>>,
@@ -369,7 +367,7 @@ tables! {
     "`weights`" Weight {
         /// The flows, in the direction of the policy.
         "match" => filter: Required<Match>,
-        /// Their part relative to the others, from 1 to 65535.
+        /// Their share relative to other flows, from 1 to 65535.
         "weight" => weight: Required<Number>,
     }
 }
@@ -410,7 +408,7 @@ impl File {
     }
 }
 
-impl Head {
+impl FurtherParts {
     /// Reads only these fields of a document.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         <Self as Fields>::take(&Table::document(document), found)
@@ -501,24 +499,24 @@ impl Choice for Backend {
 
 /// The ACK control of a policy; `None` for none.
 #[derive(Clone, Debug)]
-pub(crate) struct Signal(pub(crate) Option<AckSpec>);
+pub(crate) struct AckControl(pub(crate) Option<AckSpec>);
 
 /// The name for no ACK control.
-const NO_SIGNAL: &str = "none";
+const NO_CONTROL: &str = "none";
 
-impl Read for Signal {
+impl Read for AckControl {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        if node.get_ref().as_str() == Some(NO_SIGNAL) {
+        if node.get_ref().as_str() == Some(NO_CONTROL) {
             return Some(Self(None));
         }
-        mechanism(node, "a signal", AckSpec::NAMES, found).map(|it| Self(Some(it)))
+        mechanism(node, "an ACK control", AckSpec::NAMES, found).map(|it| Self(Some(it)))
     }
 
     fn schema() -> Value {
-        let signal = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
+        let control = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
             drop(AckSpec::parameters(name, offer));
         });
-        json!({ "anyOf": [{ "const": NO_SIGNAL }, signal] })
+        json!({ "anyOf": [{ "const": NO_CONTROL }, control] })
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
@@ -556,13 +554,13 @@ impl Read for AllocationSpec {
 
 /// The kind of a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum WrittenKind {
     Directory,
     Etcd,
     Ldap,
 }
 
-impl Choice for Kind {
+impl Choice for WrittenKind {
     const WHAT: &str = "a kind of source";
     const CHOICES: &[(&str, Self)] =
         &[("directory", Self::Directory), ("etcd", Self::Etcd), ("ldap", Self::Ldap)];

@@ -81,14 +81,18 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
 /// The location of its policies. Reports missing fields, and fields of other kinds.
-fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> Option<SourceKind> {
+fn place(
+    raw: &Spanned<raw::Source>,
+    kind: raw::WrittenKind,
+    found: &mut Findings,
+) -> Option<SourceKind> {
     let it = raw.get_ref();
     let (path, url, base) = (it.path.as_ref(), it.url.as_ref(), it.base.as_ref());
     let prefix = it.prefix.as_ref();
     let (is, wants): (&str, &[&str]) = match kind {
-        raw::Kind::Directory => ("directory", &["path"]),
-        raw::Kind::Etcd => ("etcd", &["url", "prefix", "user"]),
-        raw::Kind::Ldap => ("ldap", &["url", "base", "user"]),
+        raw::WrittenKind::Directory => ("directory", &["path"]),
+        raw::WrittenKind::Etcd => ("etcd", &["url", "prefix", "user"]),
+        raw::WrittenKind::Ldap => ("ldap", &["url", "base", "user"]),
     };
     let written = [
         ("path", path.map(Spanned::span)),
@@ -113,17 +117,17 @@ fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> O
         }
     }
     match kind {
-        raw::Kind::Directory => {
+        raw::WrittenKind::Directory => {
             Some(SourceKind::Directory { path: whole_path(path?, "path", found)? })
         }
-        raw::Kind::Etcd => {
+        raw::WrittenKind::Etcd => {
             let prefix = prefix.map_or_else(|| PREFIX.to_owned(), |it| it.get_ref().clone());
             Some(SourceKind::Etcd {
                 urls: urls(&raw.span(), url?, &["http://", "https://"], found)?,
                 prefix,
             })
         }
-        raw::Kind::Ldap => {
+        raw::WrittenKind::Ldap => {
             let urls = urls(&raw.span(), url?, &["ldap://", "ldaps://"], found)?;
             Some(SourceKind::Ldap { urls, base: base?.get_ref().clone() })
         }
@@ -131,10 +135,10 @@ fn place(raw: &Spanned<raw::Source>, kind: raw::Kind, found: &mut Findings) -> O
 }
 
 /// An example for a missing field.
-const fn example(kind: raw::Kind, field: &str) -> &'static str {
+const fn example(kind: raw::WrittenKind, field: &str) -> &'static str {
     match (kind, field.as_bytes()) {
         (_, b"path") => "\"/etc/tidegate/policies.d\"",
-        (raw::Kind::Etcd, _) => "\"https://etcd.example.net:2379\"",
+        (raw::WrittenKind::Etcd, _) => "\"https://etcd.example.net:2379\"",
         (_, b"base") => "\"ou=tidegate,dc=example,dc=net\"",
         _ => "\"ldaps://ldap.example.net\"",
     }
@@ -163,7 +167,7 @@ fn urls(
             Some(_) => continue,
         };
         right = false;
-        let message = "this is no URL of such a source";
+        let message = "this URL does not fit the kind of source";
         found.push(Diagnostic::error(Code::BadSource, span, message).help(problem));
     }
     right.then(|| texts(Some(written)))
@@ -183,7 +187,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Reports the missing field of two fields that require each other.
+/// Reports the missing field of a pair of fields.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,
@@ -205,8 +209,8 @@ fn whole_path(written: &Spanned<String>, name: &str, found: &mut Findings) -> Op
     if written.get_ref().starts_with('/') {
         return Some(PathBuf::from(written.get_ref()));
     }
-    let message = format!("`{name}` is no whole path");
-    let help = "begin it with /, so that it is the same file wherever this one is read";
+    let message = format!("`{name}` is not an absolute path");
+    let help = "begin the path with /: the gateway may have another working directory";
     found.push(Diagnostic::error(Code::BadSource, written.span(), message).help(help));
     None
 }

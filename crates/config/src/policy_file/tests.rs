@@ -222,6 +222,23 @@ fn a_rate_above_that_of_the_link_is_warned_of() {
     assert_eq!(warnings(&class("\"10 Mbit/s\"")), []);
 }
 
+/// Kills: an error instead of the warning; an earlier name without effect, or without the new name.
+#[test]
+fn a_field_under_its_earlier_name_is_read_with_a_warning() {
+    let policy = |control: &str| {
+        format!(
+            "{PORTS}[[policy]]\nname = \"web\"\naction = \"shape\"\nprofile = {{ mean = \"5 Mbit/s\" }}\n{control}\n"
+        )
+    };
+    let (earlier, found) = parse("office.toml", &policy("signal = \"tcr\""), None);
+    assert!(
+        found.render(false).starts_with("warning[TG0074]: `signal` is now called `ack_control`")
+    );
+    let (now, found) = parse("office.toml", &policy("ack_control = \"tcr\""), None);
+    assert!(now.is_some() && found.iter().next().is_none(), "{}", found.render(false));
+    assert_eq!(earlier, now);
+}
+
 /// Kills: a check of the host that compares names only.
 #[test]
 fn a_port_that_is_down_is_warned_of() {
@@ -290,7 +307,7 @@ proptest! {
 }
 
 /// Kills: "hosts" at a policy, whose allocation selects the flow. "fq-codel" or "hosts" with an ACK
-/// control or a trunk. "per-flow" with `signal = "none"`. A default instead of the queue in the
+/// control or a trunk. "per-flow" with `ack_control = "none"`. A default instead of the queue in the
 /// file.
 #[test]
 fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
@@ -306,10 +323,10 @@ fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
         [&config.gateway.queue, of_class, queue].map(QdiscSpec::name)
     };
     assert_eq!(queues("", "", ""), ["hosts", "hosts", "fq-codel"]);
-    assert_eq!(queues("", "signal = \"none\"", ""), ["hosts", "hosts", "fq-codel"]);
-    assert_eq!(queues("", "signal = \"postack\"", ""), ["per-flow"; 3]);
+    assert_eq!(queues("", "ack_control = \"none\"", ""), ["hosts", "hosts", "fq-codel"]);
+    assert_eq!(queues("", "ack_control = \"postack\"", ""), ["per-flow"; 3]);
     assert_eq!(queues("", "trunk = \"site\"", TRUNK), ["per-flow"; 3]);
     assert_eq!(queues("", "", TRUNK), ["per-flow", "per-flow", "fq-codel"]);
-    let written = queues("queue = \"codel\"", "queue = \"pie\"\nsignal = \"tcr\"", "");
+    let written = queues("queue = \"codel\"", "queue = \"pie\"\nack_control = \"tcr\"", "");
     assert_eq!(written, ["codel", "codel", "pie"]);
 }

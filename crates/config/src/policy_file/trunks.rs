@@ -65,8 +65,8 @@ fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<Tr
     let key_file = it.key_file.as_ref().map(|text| text.get_ref().clone());
     let mtu = it.mtu.as_ref().and_then(|written| mtu(written, it, found));
     if let Some(text) = it.key_file.as_ref().filter(|text| !text.get_ref().starts_with('/')) {
-        let message = "`key_file` is no whole path";
-        let help = "begin it with /, so that it is the same file wherever this one is read";
+        let message = "`key_file` is not an absolute path";
+        let help = "begin the path with /: the gateway may have another working directory";
         found.push(Diagnostic::error(Code::BadTrunk, text.span(), message).help(help));
     }
     for (missing, field, help) in [
@@ -352,7 +352,7 @@ fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings)
         let help =
             format!("write at most ceiling = \"{rate}\", or leave it out: the link bounds it");
         let wrong = Diagnostic::error(Code::CeilingAboveLink, ceiling.span(), message);
-        found.push(wrong.other(link.span(), "what the link has").help(help));
+        found.push(wrong.other(link.span(), "the rate of the link").help(help));
     }
 }
 
@@ -382,7 +382,7 @@ fn promised(
     let message = format!("trunks are guaranteed {}, and the link has {rate}", Rate::from_bps(sum));
     let wrong = Diagnostic::error(Code::PromisedTooMuch, first.span(), message);
     found.push(match link {
-        Some(link) => wrong.other(link.span(), "what the link has"),
+        Some(link) => wrong.other(link.span(), "the rate of the link"),
         None => wrong,
     });
 }
@@ -402,7 +402,7 @@ fn of_policies(file: &raw::File, written: &[Spanned<raw::Trunk>], found: &mut Fi
         }
         let direction = policy.filter.as_ref().and_then(|it| it.get_ref().direction.as_ref());
         if let Some(down) = direction.filter(|it| *it.get_ref() == Direction::Down) {
-            let message = "what comes from the WAN goes through no trunk";
+            let message = "packets from the WAN go through no trunk";
             let help =
                 "match what goes \"up\", or leave out `trunk`: the other end has one for its way";
             let wrong = Diagnostic::error(Code::BadTrunk, trunk.span(), message).help(help);

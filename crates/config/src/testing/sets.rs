@@ -169,7 +169,7 @@ fn policy() -> impl Strategy<Value = Table> {
     ]);
     let of_shape = table(vec![
         maybe("queue", queue()),
-        maybe("signal", written(&["\"tcr\"", "\"none\"", POSTACK])),
+        maybe("ack_control", written(&["\"tcr\"", "\"none\"", POSTACK])),
     ]);
     let mark = (weighted(0.5, 0..64i64), 0..64i64);
     (select(ACTIONS), of_all, of_profile, profile(), of_shape, mark).prop_map(
@@ -181,7 +181,7 @@ fn policy() -> impl Strategy<Value = Table> {
             }
             if action == "shape" {
                 if fields.contains_key("fair_between") {
-                    of_shape.remove("signal");
+                    of_shape.remove("ack_control");
                 }
                 fields.extend(of_shape);
             }

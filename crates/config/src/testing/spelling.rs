@@ -19,8 +19,18 @@ pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
             }
             respell(key, value, &mut random);
         }
+        earlier_name(&mut item.fields, &mut random);
     }
     items
+}
+
+/// Writes `ack_control` under its earlier name.
+fn earlier_name(fields: &mut Table, random: &mut Draws) {
+    if !fields.contains_key("ack_control") || random.below(2) == 0 {
+        return;
+    }
+    let control = fields.remove("ack_control");
+    fields.extend(control.map(|value| ("signal".to_owned(), value)));
 }
 
 fn respell(key: &str, value: &mut Value, random: &mut Draws) {
@@ -35,7 +45,7 @@ fn respell(key: &str, value: &mut Value, random: &mut Draws) {
                 entry.iter_mut().for_each(|(key, value)| respell(key, value, random));
             }
         }
-        "queue" | "signal" | "allocation" => mechanism(value, random),
+        "queue" | "ack_control" | "allocation" => mechanism(value, random),
         _ => quantities(value, random),
     }
 }

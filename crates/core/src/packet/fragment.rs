@@ -4,6 +4,8 @@
 //!
 //! Differs: `Packet` has no room for the identification. It lies in `segment` and `checksum`, because a
 //! fragment is neither a super-packet nor a datagram with a known UDP checksum.
+//!
+//! Methods of `Packet`, whose fields are in `packet.rs`.
 
 use super::Packet;
 

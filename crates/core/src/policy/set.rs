@@ -21,8 +21,12 @@ pub struct PolicyIndex(pub u32);
 /// # Call order
 ///
 /// [`new`](Self::new) sorts the policies and builds the index. A set is immutable afterwards, so any
-/// number of threads may read it. [`lookup`](Self::lookup) takes the key, the codepoint and the VLAN from
-/// a packet; it reads no clock and keeps no state.
+/// number of threads may read it. [`lookup`](Self::lookup) takes the key, the codepoint and the VLAN
+/// from a packet.
+///
+/// # Time
+///
+/// A set reads no clock and keeps no state: equal packets have equal policies.
 ///
 /// # Example
 ///

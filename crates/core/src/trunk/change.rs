@@ -1,4 +1,6 @@
 //! Changes of the configuration of a running trunk.
+//!
+//! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::guarantee::Guarantee;
 use super::weight::Weight;

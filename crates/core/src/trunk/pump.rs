@@ -1,4 +1,6 @@
 //! The departure of packets: for the guarantee, for the share that the probe finds, and past a dead peer.
+//!
+//! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::Trunk;
 use super::packet::network_len;

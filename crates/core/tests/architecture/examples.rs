@@ -21,7 +21,7 @@ const EXPLAINED: &[(&str, &str)] = &[
 ];
 
 /// Parts of such documentation.
-const PARTS: &[&str] = &["# Call order", "# Example"];
+const PARTS: &[&str] = &["# Call order", "# Time", "# Example"];
 
 /// Least number of examples in the workspace.
 const LEAST: usize = 40;
@@ -92,10 +92,11 @@ fn the_main_types_have_a_contract_and_an_example_that_runs() {
 /// accepted.
 #[test]
 fn the_check_finds_what_is_missing() {
-    let runs = "/// # Call order\n/// # Example\n///\n/// ```\n/// assert!(true);\n/// ```\n";
+    let runs =
+        "/// # Call order\n/// # Time\n/// # Example\n///\n/// ```\n/// assert!(true);\n/// ```\n";
     let text = |doc: &str| format!("use x;\n\n{doc}#[derive(Debug)]\npub struct A {{\n}}\n");
     let check = |doc: &str| unexplained("a.rs", &text(doc), "pub struct A {").len();
-    assert_eq!((check(runs), check(""), check("/// # Call order\n/// # Example\n")), (0, 3, 1));
+    assert_eq!((check(runs), check(""), check("/// # Call order\n/// # Example\n")), (0, 4, 2));
     assert_eq!(check(&runs.replace("/// ```\n/// assert", "/// ```text\n/// assert")), 1);
     assert_eq!(unexplained("a.rs", "", "pub struct A {").len(), 1);
     assert_eq!(examples(&[runs, runs].concat()), 2);

@@ -16,7 +16,7 @@ use crate::vnet::VnetHeader;
 
 /// A received frame: its length, and the kernel's metadata.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedFrame {
     /// Bytes of the frame in the buffer.
     pub(super) len: u32,
     /// The frame was longer than the buffer.
@@ -28,7 +28,7 @@ pub(super) struct Arrival {
 }
 
 /// The socket operations that the port uses. Tests have a fake implementation.
-pub(super) trait Socket {
+pub(super) trait SocketIo {
     /// Receives at most one frame into the buffer of each packet of `into`, `headroom` bytes after
     /// its start. Appends the metadata to `arrivals`. Never waits.
     fn receive(
@@ -36,7 +36,7 @@ pub(super) trait Socket {
         memory: &PacketMemory,
         into: &[PacketId],
         headroom: usize,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<ReceivedFrame>,
     ) -> io::Result<()>;
 
     /// Receives up to a batch of frames and discards them; returns their number.
@@ -129,13 +129,13 @@ impl AsFd for PacketSocket {
     }
 }
 
-impl Socket for PacketSocket {
+impl SocketIo for PacketSocket {
     fn receive(
         &self,
         memory: &PacketMemory,
         into: &[PacketId],
         headroom: usize,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<ReceivedFrame>,
     ) -> io::Result<()> {
         let room = memory.size().saturating_sub(headroom);
         let mut batch = Batch::new();
@@ -247,10 +247,10 @@ impl Batch {
     }
 
     /// The metadata of received message `n`.
-    fn arrival(&self, n: usize) -> Arrival {
+    fn arrival(&self, n: usize) -> ReceivedFrame {
         let message = &self.messages[n];
         let header = u32::try_from(VnetHeader::LEN).unwrap_or(0);
-        Arrival {
+        ReceivedFrame {
             len: message.msg_len.saturating_sub(header),
             truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             vnet: self.vnet[n],

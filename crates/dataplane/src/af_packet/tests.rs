@@ -12,7 +12,7 @@ use tidegate_wire::build::{Frame as Built, Transport};
 use tidegate_wire::{Completed, VlanTag, complete_checksum, describe};
 
 use super::queue::{ATTEMPTS, Waiting};
-use super::socket::{Arrival, Socket};
+use super::socket::{ReceivedFrame, SocketIo};
 use super::{BATCH, PacketPort};
 use crate::memory::{Frame, PacketMemory};
 use crate::port::Refusal;
@@ -22,7 +22,7 @@ use crate::vnet::VnetHeader;
 #[derive(Default)]
 struct Fake {
     /// Frames to receive, by system call: bytes 0, 1, 2 and so on, or an error number.
-    arriving: RefCell<VecDeque<Result<Vec<Arrival>, i32>>>,
+    arriving: RefCell<VecDeque<Result<Vec<ReceivedFrame>, i32>>>,
     /// Content of each received frame, in place of the bytes.
     content: RefCell<Option<Vec<u8>>>,
     /// Results of the calls to send: the maximum number of accepted frames, or an error number.
@@ -36,13 +36,13 @@ struct Fake {
     calls: RefCell<u32>,
 }
 
-impl Socket for Fake {
+impl SocketIo for Fake {
     fn receive(
         &self,
         memory: &PacketMemory,
         into: &[PacketId],
         headroom: usize,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<ReceivedFrame>,
     ) -> io::Result<()> {
         *self.calls.borrow_mut() += 1;
         let answer = self.arriving.borrow_mut().pop_front().unwrap_or(Err(libc::EAGAIN));
@@ -50,7 +50,7 @@ impl Socket for Fake {
         for (arrival, packet) in received.into_iter().zip(into) {
             let content = self.content.borrow().clone().unwrap_or_else(|| (0..60).collect());
             memory.buffer_mut(packet)[headroom..][..content.len()].copy_from_slice(&content);
-            arrivals.push(Arrival { len: u32::try_from(content.len()).unwrap(), ..arrival });
+            arrivals.push(ReceivedFrame { len: u32::try_from(content.len()).unwrap(), ..arrival });
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Bench {
         Self { port, pool: PacketPool::with_capacity(buffers) }
     }
 
-    fn arriving(&mut self, answers: impl IntoIterator<Item = Result<Vec<Arrival>, i32>>) {
+    fn arriving(&mut self, answers: impl IntoIterator<Item = Result<Vec<ReceivedFrame>, i32>>) {
         *self.port.socket.arriving.borrow_mut() = answers.into_iter().collect();
     }
 
@@ -306,8 +306,11 @@ fn a_frame_longer_than_the_way_out_is_dropped_and_the_next_is_sent() {
 #[test]
 fn a_tag_beside_the_frame_is_put_back_behind_the_addresses() {
     let mut bench = Bench::new(8);
-    let tag = Arrival { tag: Some(VlanTag { tpid: 0x88a8, tci: 0xa064 }), ..Arrival::default() };
-    bench.arriving([Ok(vec![tag, Arrival::default()])]);
+    let tag = ReceivedFrame {
+        tag: Some(VlanTag { tpid: 0x88a8, tci: 0xa064 }),
+        ..ReceivedFrame::default()
+    };
+    bench.arriving([Ok(vec![tag, ReceivedFrame::default()])]);
     let tagged = bench.receive().unwrap();
     let mut expected: Vec<u8> = (0..60).collect();
     assert_eq!(bench.pool[&tagged].len, 64);
@@ -322,8 +325,8 @@ fn a_tag_beside_the_frame_is_put_back_behind_the_addresses() {
 #[test]
 fn a_frame_longer_than_a_buffer_is_dropped_and_counted() {
     let mut bench = Bench::new(8);
-    let truncated = Arrival { truncated: true, ..Arrival::default() };
-    bench.arriving([Ok(vec![truncated, Arrival::default()])]);
+    let truncated = ReceivedFrame { truncated: true, ..ReceivedFrame::default() };
+    bench.arriving([Ok(vec![truncated, ReceivedFrame::default()])]);
     let whole = bench.receive().unwrap();
     assert_eq!(bench.port.counters().drops.of(Reason::TooLong), 1);
     assert_eq!((bench.port.counters().received, bench.pool.in_use()), (1, 1));
@@ -333,7 +336,7 @@ fn a_frame_longer_than_a_buffer_is_dropped_and_counted() {
 #[test]
 fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
     let mut bench = Bench::new(64);
-    bench.arriving([Ok(vec![Arrival::default()]), Ok(vec![Arrival::default(); BATCH])]);
+    bench.arriving([Ok(vec![ReceivedFrame::default()]), Ok(vec![ReceivedFrame::default(); BATCH])]);
     let first = bench.receive().unwrap();
     assert!(bench.receive().is_none());
     assert_eq!(*bench.port.socket.calls.borrow(), 1);
@@ -346,7 +349,7 @@ fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
 #[test]
 fn an_error_is_counted_and_does_not_end_the_port() {
     let mut bench = Bench::new(8);
-    bench.arriving([Err(libc::EINVAL), Err(libc::ENETDOWN), Ok(vec![Arrival::default()])]);
+    bench.arriving([Err(libc::EINVAL), Err(libc::ENETDOWN), Ok(vec![ReceivedFrame::default()])]);
     assert!(bench.receive().is_none() && bench.receive().is_none());
     let packet = bench.receive().unwrap();
     assert_eq!(bench.port.counters().receive_errors, 2);
@@ -357,7 +360,7 @@ fn an_error_is_counted_and_does_not_end_the_port() {
 fn without_a_free_buffer_what_arrives_is_dropped_and_counted() {
     let mut bench = Bench::new(1);
     let held = bench.pool.insert(Packet::default()).unwrap();
-    bench.arriving([Ok(vec![Arrival::default(); 3])]);
+    bench.arriving([Ok(vec![ReceivedFrame::default(); 3])]);
     assert!(bench.receive().is_none());
     assert_eq!(bench.port.counters().drops.of(Reason::NoBuffer), 3);
     bench.pool.release(held);
@@ -366,7 +369,10 @@ fn without_a_free_buffer_what_arrives_is_dropped_and_counted() {
 #[test]
 fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     let mut bench = Bench::new(64);
-    bench.arriving([Ok(vec![Arrival::default(); 3]), Ok(vec![Arrival::default(); BATCH])]);
+    bench.arriving([
+        Ok(vec![ReceivedFrame::default(); 3]),
+        Ok(vec![ReceivedFrame::default(); BATCH]),
+    ]);
     let first = bench.receive().unwrap();
     assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| 0), 2 + 32);
     assert_eq!(bench.port.counters().drops.of(Reason::Stale), 2 + 32);
@@ -382,7 +388,7 @@ fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
     let frame = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") }.bytes();
     *bench.port.socket.content.borrow_mut() = Some(frame);
     let vnet = VnetHeader { gso_type: 1, gso_size: 1_000, ..VnetHeader::default() };
-    let large = Arrival { vnet, ..Arrival::default() };
+    let large = ReceivedFrame { vnet, ..ReceivedFrame::default() };
     bench.port.cuts = true;
     bench.arriving([Ok(vec![large; 3]), Ok(vec![large; 2])]);
     let first = bench.receive().unwrap();
@@ -411,7 +417,7 @@ fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     ];
     for (copies, stale, without_room) in cases {
         let mut bench = Bench::new(8);
-        bench.arriving([Ok(vec![Arrival::default(); 5])]);
+        bench.arriving([Ok(vec![ReceivedFrame::default(); 5])]);
         assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| copies), 5);
         assert_eq!(bench.port.overflows.get(), without_room, "{copies} copies");
         assert_eq!(bench.port.counters.drops.of(Reason::Stale), stale, "{copies} copies");
@@ -437,10 +443,10 @@ fn overflows_of_the_socket_add_up() {
 fn what_is_to_be_done_to_a_frame_goes_with_it() {
     let mut bench = Bench::new(8);
     let vnet = VnetHeader { flags: 1, csum_start: 34, csum_offset: 16, ..VnetHeader::default() };
-    bench.arriving([Ok(vec![Arrival {
+    bench.arriving([Ok(vec![ReceivedFrame {
         vnet,
         tag: Some(VlanTag { tpid: 0x8100, tci: 1 }),
-        ..Arrival::default()
+        ..ReceivedFrame::default()
     }])]);
     let packet = bench.receive().unwrap();
     assert_eq!(bench.port.memory.frame(&packet).vnet, vnet.moved_by(4));

@@ -56,7 +56,7 @@ pub(super) enum Umem<'a> {
 
 /// The queue of a socket, and the size of its rings.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SocketQueue {
     pub(super) interface: u32,
     pub(super) queue: u32,
     pub(super) ring: u32,
@@ -65,7 +65,7 @@ pub(super) struct Place {
 
 impl Socket {
     /// A socket bound to its queue. It receives frames once an XDP program redirects them to it.
-    pub(super) fn bind(place: Place, umem: Umem<'_>) -> io::Result<Self> {
+    pub(super) fn bind(place: SocketQueue, umem: Umem<'_>) -> io::Result<Self> {
         let fd = open(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         if let Umem::Register(memory, _) = umem {
             register(fd.as_fd(), memory)?;
@@ -158,7 +158,7 @@ fn register(fd: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
     set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem)
 }
 
-fn bind(fd: BorrowedFd<'_>, place: Place, umem: Umem<'_>) -> io::Result<()> {
+fn bind(fd: BorrowedFd<'_>, place: SocketQueue, umem: Umem<'_>) -> io::Result<()> {
     let (flags, shared) = match umem {
         // Neither flag: zero-copy if the driver supports it, else copying.
         Umem::Register(_, Copying::ZeroCopy) => (libc::XDP_USE_NEED_WAKEUP, 0),

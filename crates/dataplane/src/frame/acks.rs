@@ -75,7 +75,7 @@ impl Port for Shelf {
 }
 
 /// A connection through a gateway that holds its ACKs. The client is on the LAN, port 0.
-struct Bench {
+struct HeldAcks {
     gateway: Gateway,
     ports: [Box<dyn Port>; 2],
     arriving: [Frames; 2],
@@ -100,7 +100,7 @@ struct Form {
 
 const MSS: u16 = 1_000;
 
-impl Bench {
+impl HeldAcks {
     fn new(form: Form) -> Self {
         let profile = Profile::new(Rate::from_mbps(2), None, Bytes(3_000), Bytes(1_514)).unwrap();
         let conditioning = Conditioning {
@@ -312,7 +312,7 @@ proptest! {
     /// written back.
     #[test]
     fn frames_made_of_others_are_whole_and_nothing_is_lost(form in forms(), events in events()) {
-        let mut bench = Bench::new(form);
+        let mut bench = HeldAcks::new(form);
         for (from, payload, ms, room) in events {
             if !bench.arriving[1 - from].borrow().is_empty() {
                 bench.turn();

@@ -63,14 +63,14 @@ fn is_whole(frame: &[u8]) {
     }
 }
 
-struct Bench {
+struct UnfinishedFrames {
     memory: PacketMemory,
     pool: PacketPool,
     packet: PacketId,
 }
 
 /// `frame` after its arrival with `vnet`.
-fn arrived(frame: &[u8], vnet: VnetHeader) -> Bench {
+fn arrived(frame: &[u8], vnet: VnetHeader) -> UnfinishedFrames {
     let memory = PacketMemory::new(2, PacketMemory::SMALLEST).unwrap();
     let mut pool = PacketPool::with_capacity(2);
     let packet = pool.reserve().unwrap();
@@ -78,7 +78,7 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> Bench {
     let len = u32::try_from(frame.len()).unwrap();
     memory.bytes_mut(&packet, len).copy_from_slice(frame);
     arrive(&memory, &mut pool, &packet, len, Time::ZERO, &mut PortCounters::default());
-    Bench { memory, pool, packet }
+    UnfinishedFrames { memory, pool, packet }
 }
 
 /// Kills: an inner TCP checksum not updated for the new window because the outer checksum was
@@ -87,7 +87,7 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> Bench {
 fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
     let vnet = leave(&mut frame, 17, OUTER, 6);
-    let Bench { memory, mut pool, packet } = arrived(&frame, vnet);
+    let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
     pool[&packet].tcp.as_mut().unwrap().window = 1_234;
     pool[&packet].rewritten = true;
     write_back(&memory, &mut pool, &packet);
@@ -103,7 +103,7 @@ fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
 fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
     let vnet = leave(&mut frame, 17, OUTER, 6);
-    let Bench { memory, mut pool, packet } = arrived(&frame, vnet);
+    let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
     let ack = pool.insert(Packet::default()).unwrap();
     let len = pool[&packet].len - 99;
     copy(
@@ -125,7 +125,7 @@ fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
 fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     let mut frame = vxlan();
     frame[INNER + 6] = 0x20; // More fragments follow, so this is only a part of the segment.
-    let Bench { memory, mut pool, packet } = arrived(&frame, VnetHeader::default());
+    let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, VnetHeader::default());
     let ack = pool.insert(Packet::default()).unwrap();
     let (whole, len) = (pool[&packet].len, pool[&packet].len - 99);
     copy(&memory, &FrameCopy { from: packet.index(), to: ack.index(), whole, len });
@@ -142,7 +142,7 @@ fn the_checksum_of_the_tcp_header_stays_unfinished() {
     let inner = leave(&mut frame, 6, INNER + 20, 16);
     let outer = VnetHeader { gso_type: 1, gso_size: 50, ..leave(&mut frame, 17, OUTER, 6) };
     for vnet in [inner, outer] {
-        let Bench { memory, mut pool, packet } = arrived(&frame, vnet);
+        let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
         assert_eq!(memory.frame(&packet).vnet, vnet);
         assert_eq!(*memory.bytes(&packet, pool[&packet].len), frame);
         pool.release(packet);

@@ -12,6 +12,8 @@
 //!
 //! Source: RFC 6040, section 4.1, normal mode (ECN at encapsulation), and 4.2 (at decapsulation);
 //! RFC 2474. The inner hop limit is not decremented: for hosts, a trunk is a wire.
+//!
+//! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
 use std::net::IpAddr;
 use std::ops::Range;

@@ -1,4 +1,6 @@
 //! The other ends of a port's trunks: their state, and changes of the set of trunks.
+//!
+//! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;

@@ -23,6 +23,9 @@ pub(super) enum Edge {
     /// The gateway is downstream of the bottleneck, and keeps its queue empty by a policy with these
     /// fields.
     Behind(&'static str),
+    /// The gateway is downstream of the bottleneck, and sends all traffic at a lower rate through
+    /// this queue.
+    Line(&'static str),
 }
 
 pub(super) const PHASES: [Phase; 8] = [
@@ -44,31 +47,17 @@ pub(super) const PHASES: [Phase; 8] = [
     },
     Phase {
         name: "inbound-fifo",
-        title: "the bottleneck is before us: a shaper with one FIFO",
-        edge: Some(Edge::Behind(
-            r#"
-match = { direction = "down" }
-action = "shape"
-allocation = "fcfs"
-queue = { kind = "drop-tail", limit = "256 KiB" }
-"#,
-        )),
+        title: "the bottleneck is upstream of us: a shaper with one FIFO",
+        edge: Some(Edge::Line(r#"{ kind = "drop-tail", limit = "256 KiB" }"#)),
     },
     Phase {
         name: "inbound-fq-codel",
-        title: "the bottleneck is before us: a shaper with FQ-CoDel",
-        edge: Some(Edge::Behind(
-            r#"
-match = { direction = "down" }
-action = "shape"
-allocation = "drr"
-queue = "fq-codel"
-"#,
-        )),
+        title: "the bottleneck is upstream of us: a shaper with FQ-CoDel",
+        edge: Some(Edge::Line(r#""fq-codel""#)),
     },
     Phase {
         name: "inbound-policed",
-        title: "the bottleneck is before us: what exceeds the profile is dropped",
+        title: "the bottleneck is upstream of us: packets out of profile are dropped",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down", protocol = "tcp" }
@@ -78,13 +67,13 @@ action = "police-drop"
     },
     Phase {
         name: "inbound-postack",
-        title: "the bottleneck is before us: ACKs are held",
+        title: "the bottleneck is upstream of us: ACKs are held",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down" }
 action = "shape"
 allocation = "drr"
-signal = "postack"
+ack_control = "postack"
 "#,
         )),
     },
@@ -129,6 +118,7 @@ impl Phase {
     fn policy(edge: Edge) -> String {
         let (limit, flow_limit) = QUEUE;
         let (rate, rest) = match edge {
+            Edge::Line(queue) => return line(queue),
             Edge::Behind(rest) => (INBOUND, rest.to_owned()),
             Edge::Bottleneck(allocation) => (
                 RATE,
@@ -171,13 +161,18 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
                     "mean {INBOUND}, burst {BURST}, behind {RATE} with one buffer of {FIFO}, drop-tail"
                 )
             }
+            Some(Edge::Line(queue)) => {
+                format!(
+                    "{INBOUND}, queue {queue}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                )
+            }
         }
     }
 
     /// Intended rate of all downloads together.
     pub(super) const fn profile(&self) -> Rate {
         match self.edge {
-            Some(Edge::Behind(_)) => INBOUND,
+            Some(Edge::Behind(_) | Edge::Line(_)) => INBOUND,
             None | Some(Edge::Bottleneck(_)) => RATE,
         }
     }
@@ -203,6 +198,19 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         }
         text
     }
+}
+
+/// The policy file of a gateway that sends downloads at [`INBOUND`] through `queue`.
+fn line(queue: &str) -> String {
+    format!(
+        r#"
+[gateway]
+lan = "lan"
+wan = "wan"
+rate = {{ down = "{INBOUND}" }}
+queue = {queue}
+"#
+    )
 }
 
 pub(super) const CLIENT: &str = "client";

@@ -96,7 +96,7 @@ pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Proc
         .collect()
 }
 
-/// Starts `command` so that it outlives this process. Its output goes to `log`.
+/// Starts `command` as a process that outlives this one. Its output goes to `log`.
 pub(super) fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process> {
     let log = File::create(log)?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);

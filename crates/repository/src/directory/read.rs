@@ -1,4 +1,6 @@
 //! Reading a directory of policies: the files of one commit, within limits.
+//!
+//! Methods of `Directory`, whose fields are in `directory.rs`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -1,4 +1,6 @@
 //! Writing a directory of policies: temporary files, renamed, and the marker last.
+//!
+//! Methods of `Directory`, whose fields are in `directory.rs`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

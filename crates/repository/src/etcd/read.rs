@@ -30,7 +30,7 @@ pub(super) struct Limits {
 }
 
 /// A set of policies, and the revision of the store it was read at.
-pub(super) struct Committed {
+pub(super) struct StoredSet {
     pub(super) at: u64,
     pub(super) snapshot: Snapshot,
 }
@@ -56,7 +56,7 @@ pub(super) async fn committed(
     keys: &Keys,
     limits: Limits,
     commit: Commit,
-) -> Result<Option<Committed>, Fault> {
+) -> Result<Option<StoredSet>, Fault> {
     let read = async {
         match commit {
             Commit::Marker => marked(client, keys, limits).await.map(Some),
@@ -70,7 +70,7 @@ pub(super) async fn committed(
 }
 
 /// The set at the marker.
-async fn marked(client: &mut Client<'_>, keys: &Keys, limits: Limits) -> Result<Committed, Fault> {
+async fn marked(client: &mut Client<'_>, keys: &Keys, limits: Limits) -> Result<StoredSet, Fault> {
     for _ in 0..TRIES {
         let (header, marker) = marker(client, keys).await?;
         let Some(marker) = marker else { return Err(uncommitted(keys)) };
@@ -115,7 +115,7 @@ async fn unchanged(
     limits: Limits,
     marker: &KeyValue,
     entries: &[KeyValue],
-) -> Result<Committed, Fault> {
+) -> Result<StoredSet, Fault> {
     let at = marker.mod_revision.0;
     let unsteady = |what: String| {
         let message = format!(
@@ -141,7 +141,7 @@ async fn present(
     client: &mut Client<'_>,
     keys: &Keys,
     limits: Limits,
-) -> Result<Option<Committed>, Fault> {
+) -> Result<Option<StoredSet>, Fault> {
     for _ in 0..TRIES {
         let found = match scan(client, &keys.ranges(), limits, 0, false).await {
             Ok(found) => found,
@@ -170,7 +170,7 @@ async fn set(
     limits: Limits,
     at: u64,
     entries: &[KeyValue],
-) -> Result<Committed, Fault> {
+) -> Result<StoredSet, Fault> {
     let mut parts = Vec::new();
     for entry in entries {
         if let Holds::Item(kind, name) = keys.holds(&entry.key.0)? {
@@ -186,7 +186,7 @@ async fn set(
         return Err(too_many(limits));
     }
     let revision = revision(at, &digest(items(keys, entries)));
-    Ok(Committed { at, snapshot: Snapshot { revision, parts } })
+    Ok(StoredSet { at, snapshot: Snapshot { revision, parts } })
 }
 
 /// Keys and values of the items among `entries`.
@@ -216,7 +216,7 @@ pub(super) fn revision(at: u64, digest: &blake3::Hash) -> String {
 }
 
 /// Keys that were read at one revision.
-pub(super) struct Found {
+pub(super) struct StoredKeys {
     /// The revision of the store when the first of them were read.
     pub(super) header: u64,
     pub(super) entries: Vec<KeyValue>,
@@ -233,8 +233,8 @@ pub(super) async fn scan(
     limits: Limits,
     revision: u64,
     keys_only: bool,
-) -> Result<Found, Failure> {
-    let mut found = Found { header: revision, entries: Vec::new() };
+) -> Result<StoredKeys, Failure> {
+    let mut found = StoredKeys { header: revision, entries: Vec::new() };
     let mut left = limits.size;
     let mut page = PAGE;
     for (from, end) in ranges {

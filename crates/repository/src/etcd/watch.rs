@@ -103,7 +103,8 @@ async fn session(
     let mut newest = newest(&mut client, &ranges).await?;
     let mut listener = etcd.connect(endpoint).await?;
     let mut lines = Lines::open(&mut listener, &ranges, newest.header + 1).await?;
-    let mut state = State { seen: newest.changed, read: 0, burst: None, again: None, missed: 0 };
+    let mut state =
+        SessionProgress { seen: newest.changed, read: 0, burst: None, again: None, missed: 0 };
     state.read(etcd, endpoint, &mut client, told).await?;
     *steady = true;
     let mut look = interval(LOOK);
@@ -126,7 +127,7 @@ async fn session(
 }
 
 /// Progress of a session: changes that were seen, read or missed.
-struct State {
+struct SessionProgress {
     /// The newest change that the watch showed or that was read.
     seen: u64,
     /// The revision of the set that was read.
@@ -139,7 +140,7 @@ struct State {
     missed: u64,
 }
 
-impl State {
+impl SessionProgress {
     fn changed(&mut self, revision: u64) {
         self.seen = self.seen.max(revision);
         if revision > self.read {

@@ -126,6 +126,7 @@ pub(super) const FIELDS: &[Field] = &[
     row(&[Trunk], "mtu", "tgMtu", 51),
     row(&[Trunk], "vlan", "tgVlan", 52),
     row(&[Policy], "match.inner", "tgMatchInner", 60),
+    row(&[Policy], "ack_control", "tgAckControl", 61),
 ];
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ pub(super) struct Nesting {
     ends: Vec<u64>,
     /// Bytes of a primitive element that are still to come.
     content: u64,
-    header: Header,
+    header: BerHeader,
 }
 
 /// The bytes of a header that were seen.
 #[derive(Clone, Copy, Debug, Default)]
-enum Header {
+enum BerHeader {
     #[default]
     Tag,
     Length {
@@ -56,7 +56,7 @@ impl Nesting {
                 self.header(*first)?;
             }
             while self.content == 0
-                && matches!(self.header, Header::Tag)
+                && matches!(self.header, BerHeader::Tag)
                 && self.ends.last().is_some_and(|end| *end <= self.position)
             {
                 self.ends.pop();
@@ -73,27 +73,27 @@ impl Nesting {
     fn header(&mut self, byte: u8) -> Result<(), Fault> {
         let short = u64::from(byte);
         match self.header {
-            Header::Tag => {
-                self.header = Header::Length { constructed: byte & CONSTRUCTED != 0 };
+            BerHeader::Tag => {
+                self.header = BerHeader::Length { constructed: byte & CONSTRUCTED != 0 };
                 Ok(())
             }
-            Header::Length { constructed } if byte <= LONG => {
+            BerHeader::Length { constructed } if byte <= LONG => {
                 self.open(constructed, short % u64::from(LONG))
             }
-            Header::Length { constructed } => {
+            BerHeader::Length { constructed } => {
                 let bytes = byte - LONG;
                 if bytes > MOST_LENGTH_BYTES {
                     return Err(malformed("a length of too many bytes"));
                 }
-                self.header = Header::LongLength { constructed, bytes, length: 0 };
+                self.header = BerHeader::LongLength { constructed, bytes, length: 0 };
                 Ok(())
             }
-            Header::LongLength { constructed, bytes, length } => {
+            BerHeader::LongLength { constructed, bytes, length } => {
                 let length = (length << u8::BITS) | short;
                 if bytes == 1 {
                     return self.open(constructed, length);
                 }
-                self.header = Header::LongLength { constructed, bytes: bytes - 1, length };
+                self.header = BerHeader::LongLength { constructed, bytes: bytes - 1, length };
                 Ok(())
             }
         }
@@ -101,7 +101,7 @@ impl Nesting {
 
     /// Begins the content of an element of `length` bytes.
     fn open(&mut self, constructed: bool, length: u64) -> Result<(), Fault> {
-        self.header = Header::Tag;
+        self.header = BerHeader::Tag;
         let end =
             self.position.checked_add(length).ok_or_else(|| malformed("a length without end"))?;
         if self.ends.last().is_some_and(|around| end > *around) {

@@ -35,11 +35,11 @@ pub(super) struct Servers {
     urls: Vec<Url>,
     tls: Option<Arc<ClientConfig>>,
     start_tls: bool,
-    login: Login,
+    login: BindMethod,
     max_size: u64,
 }
 
-enum Login {
+enum BindMethod {
     None,
     Password(String, Secret),
     External,
@@ -52,11 +52,11 @@ impl Servers {
         let secure = access.ca.is_some() || access.cert.is_some() || urls.iter().any(is_tls);
         let tls = if secure { Some(access::tls(access)?) } else { None };
         let login = match access::credentials(access)? {
-            Some((user, password)) => Login::Password(user, password),
-            None if access.cert.is_some() => Login::External,
-            None => Login::None,
+            Some((user, password)) => BindMethod::Password(user, password),
+            None if access.cert.is_some() => BindMethod::External,
+            None => BindMethod::None,
         };
-        if let (Login::Password(..), None) = (&login, &tls) {
+        if let (BindMethod::Password(..), None) = (&login, &tls) {
             for url in urls.iter().filter(|url| !is_local(url)) {
                 tracing::warn!(%url, "the password crosses the network unprotected; use ldaps:// or `ca`");
             }
@@ -196,12 +196,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    async fn log_in(&mut self, login: &Login) -> Result<(), Fault> {
+    async fn log_in(&mut self, login: &BindMethod) -> Result<(), Fault> {
         self.ldap.with_timeout(ANSWER);
         let result = match login {
-            Login::None => return Ok(()),
-            Login::Password(user, password) => self.ldap.simple_bind(user, password.expose()).await,
-            Login::External => self.ldap.sasl_external_bind().await,
+            BindMethod::None => return Ok(()),
+            BindMethod::Password(user, password) => {
+                self.ldap.simple_bind(user, password.expose()).await
+            }
+            BindMethod::External => self.ldap.sasl_external_bind().await,
         };
         self.check(result, "login").map(drop)
     }

@@ -31,7 +31,7 @@ type Sender = mpsc::Sender<Result<Snapshot, Fault>>;
 
 /// Watches the source until the receiver is dropped.
 pub(super) async fn watch(reader: Arc<Reader>, poll: Duration, to: Sender) {
-    let mut state = State { to, fault: None, revision: None, pause: FIRST_PAUSE };
+    let mut state = PollState { to, fault: None, revision: None, pause: FIRST_PAUSE };
     loop {
         let closed = state.to.clone();
         let end = tokio::select! {
@@ -50,7 +50,7 @@ pub(super) async fn watch(reader: Arc<Reader>, poll: Duration, to: Sender) {
     }
 }
 
-struct State {
+struct PollState {
     to: Sender,
     /// The fault that was sent last, if it is not over.
     fault: Option<Fault>,
@@ -60,7 +60,7 @@ struct State {
     pause: Duration,
 }
 
-impl State {
+impl PollState {
     /// Proposes commits until the connection fails. `Ok` if nobody listens any more.
     async fn follow(&mut self, reader: &Reader, poll: Duration) -> Result<(), Fault> {
         let mut session = reader.servers.connect().await?;

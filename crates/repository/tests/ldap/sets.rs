@@ -178,7 +178,17 @@ fn item() -> impl Strategy<Value = Item> {
     let fields: [(ItemKind, &[&str]); 3] = [
         (
             ItemKind::Policy,
-            &["match", "action", "profile", "mark", "queue", "weights", "class", "signal", "roles"],
+            &[
+                "match",
+                "action",
+                "profile",
+                "mark",
+                "queue",
+                "weights",
+                "class",
+                "ack_control",
+                "roles",
+            ],
         ),
         (ItemKind::Class, &["parent", "guarantee", "weight", "priority", "queue", "delay_bound"]),
         (ItemKind::Trunk, &["local", "peer", "tcp", "weight", "mtu", "key_file"]),

@@ -16,11 +16,11 @@ use super::draw::Draw;
 use crate::tcp::Tcp;
 
 tables! {
-    /// What the simulator does.
+    /// A run of the simulator.
     "[run]" Run {
-        /// How much time passes in the network.
+        /// Virtual time of the run.
         "duration" => duration: Required<Period>,
-        /// How much of it passes before figures are taken. Default: "0 s".
+        /// Time before the measurement begins. Default: "0 s".
         "warmup" => warmup: Option<Spanned<Period>>,
         /// Step of time series. Default: a 300th of the duration.
         "sample" => sample: Option<Spanned<Period>>,
@@ -34,24 +34,24 @@ tables! {
 
     /// A group of flows.
     "[[traffic]]" Traffic {
-        /// What the group is called in reports: letters, digits, dashes, underscores.
+        /// Name of the group in reports: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
-        /// The data of its flows. "greedy" has always more. "file" sends one file, and "arrivals" begins files at
+        /// The data of its flows. "greedy" never runs out of data. "file" sends one file, and "arrivals" begins files at
         /// random. "on-off" sends bursts with pauses. "web" asks for answers and thinks. "cbr" sends at a constant
-        /// rate, and "trace" at given times. "relay" hands on other traffic, flow by flow. "aggregate" carries other
+        /// rate, and "trace" at given times. "relay" forwards other traffic, flow by flow. "aggregate" carries other
         /// traffic over one connection.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,
         /// The hosts that send the data.
         "from" => from: Required<List<String>>,
-        /// The hosts that receive it: as many, one for each; or one of either for all of the others.
+        /// The hosts that receive the data: one for each sender; or a single sender or receiver.
         "to" => to: Required<List<String>>,
         /// Flows of each pair; with kind "web", its clients. Default: 1.
         "flows" => flows: Option<Spanned<Number>>,
-        /// When each begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
+        /// Time at which each begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
         "start" => start: Option<Spanned<Draw<Period>>>,
-        /// When the senders stop to offer data. Default: at the end.
+        /// Time after which senders offer no data. Default: the end.
         "stop" => stop: Option<Spanned<Period>>,
         /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
         /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
@@ -62,11 +62,11 @@ tables! {
         "request" => request: Option<Spanned<Draw<Bytes>>>,
         /// With kind "web": time from an answer to the next request; a time, or drawn as `size` is.
         "think" => think: Option<Spanned<Draw<Period>>>,
-        /// With kind "on-off" over UDP: how long it sends; a time, or drawn as `size` is.
+        /// With kind "on-off" over UDP: length of a burst; a time, or drawn as `size` is.
         "on" => on: Option<Spanned<Draw<Period>>>,
-        /// With kind "on-off": how long it is silent; a time, or drawn as `size` is.
+        /// With kind "on-off": length of a pause; a time, or drawn as `size` is.
         "off" => off: Option<Spanned<Draw<Period>>>,
-        /// With kind "on-off" over TCP: whether each burst has a connection of its own. Default: false.
+        /// With kind "on-off" over TCP: true for a new connection for each burst. Default: false.
         "reconnect" => reconnect: Option<Spanned<Flag>>,
         /// With kind "arrivals": mean time between two files of a pair's flow.
         "every" => every: Option<Spanned<Period>>,
@@ -80,28 +80,28 @@ tables! {
         /// With kind "relay" or "aggregate": the traffic, written before it, whose receivers are its senders. An
         /// aggregate connection may carry several.
         "of" => of: Option<Spanned<List<String>>>,
-        /// With kind "relay": most bytes of a flow that were read and wait to be acknowledged beyond. With kind
+        /// With kind "relay": most bytes of a flow that the relay stores. With kind
         /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
         "buffer" => buffer: Option<Spanned<Bytes>>,
         /// With kind "aggregate": the reaction of the gateway to a long queue. "grow": none; "slow": it stops reading
-        /// local connections; "withhold": it keeps their ACKs back while the mean queue is too long. Default: "grow".
+        /// local connections; "withhold": it withholds their ACKs while the mean queue is too long. Default: "grow".
         "overflow" => overflow: Option<Spanned<Overflow>>,
         /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
         /// the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
-        /// With kind "aggregate": how its weight follows the load, "fixed", "literal", "measured" or "proportional",
-        /// or a table with `kind` and parameters. Default: the weight of its congestion control.
+        /// With kind "aggregate": the rule for its weight, "fixed", "literal", "measured" or "proportional", or a
+        /// table with `kind` and parameters. Default: the weight of its congestion control.
         "weight" => weight: Option<Spanned<Weight>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
         "dscp" => dscp: Option<Spanned<Token<Codepoints>>>,
-        /// TCP of both ends, as of the run. Without a `profile` it changes fields of the run's; what
-        /// hosts have of their own does not count. Default: that of the hosts.
+        /// TCP settings of both ends, as in `[run]`. Without a `profile` it changes fields of the run's settings.
+        /// It replaces the settings of the hosts. Default: those of the hosts.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A change of one way of a link during the run. Packets on the link arrive at their old time; after a shorter
+    /// A change of one direction of a link during the run. Packets on the link arrive at their old time; after a shorter
     /// delay, later packets overtake them. Routes stay.
     "[[change]]" Change {
         /// Time since the beginning of the run.
@@ -116,15 +116,14 @@ tables! {
         "rate" => rate: Option<Spanned<Rate>>,
     }
 
-    /// Something to record.
+    /// A recording.
     "[[probe]]" Probe {
-        /// What: "queue" and "capture" of the way from one end of a link to the other; "throughput" and
-        /// "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
+        /// Kind: "queue" and "capture" of one direction of a link; "throughput" and "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
         /// aggregate connection.
         "kind" => kind: Required<ProbeKind>,
-        /// With kind "queue" or "capture": where the packets enter the link, written as in `[[link]]`.
+        /// With kind "queue" or "capture": the end at which packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
-        /// With kind "queue" or "capture": where they leave it.
+        /// With kind "queue" or "capture": the other end of the link.
         "to" => to: Option<Spanned<String>>,
         /// With kind "throughput", "window" or "aggregate": name of the traffic.
         "traffic" => traffic: Option<Spanned<String>>,
@@ -134,17 +133,17 @@ tables! {
         "gateway" => gateway: Option<Spanned<String>>,
         /// With kind "passage": the direction of the packets.
         "direction" => direction: Option<Spanned<Direction>>,
-        /// With kind "passage": packets that are inside for longer count as late. Default: none is late.
+        /// With kind "passage": packets that stay longer count as late. Default: no packet is late.
         "bound" => bound: Option<Spanned<Period>>,
-        /// With kind "passage": whether the rounds of each flow are recorded, as the tracker "paper" of
-        /// markings sees them. Default: false.
+        /// With kind "passage": true records the rounds of each flow, as estimated by the tracker "paper" of
+        /// markings. Default: false.
         "rounds" => rounds: Option<Spanned<Flag>>,
-        /// With kind "passage": whether the flows that the marking of the link tracks are recorded. Default: false.
+        /// With kind "passage": true records the flows that the marking of the link tracks. Default: false.
         "tracked" => tracked: Option<Spanned<Flag>>,
     }
 }
 
-/// What flows send.
+/// Data of flows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Greedy,
@@ -173,7 +172,7 @@ impl Choice for Kind {
     ];
 }
 
-/// How an aggregate gateway reacts to a long queue.
+/// Reaction of an aggregate gateway to a long queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Overflow {
     Grow,
@@ -187,7 +186,7 @@ impl Choice for Overflow {
         &[("grow", Self::Grow), ("slow", Self::Slow), ("withhold", Self::Withhold)];
 }
 
-/// What carries it.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     Tcp,
@@ -199,7 +198,7 @@ impl Choice for Protocol {
     const CHOICES: &[(&str, Self)] = &[("tcp", Self::Tcp), ("udp", Self::Udp)];
 }
 
-/// What is recorded.
+/// Kind of recording.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ProbeKind {
     Queue,
@@ -222,7 +221,7 @@ impl Choice for ProbeKind {
     ];
 }
 
-/// When something is sent, and how much.
+/// Times and sizes of packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Trace {
     /// In a file of this path.

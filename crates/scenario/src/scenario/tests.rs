@@ -1,7 +1,7 @@
 //! Valid and invalid scenario files.
 
+mod ack_controls;
 mod aggregates;
-mod signals;
 mod trunks;
 mod uploads;
 

@@ -404,7 +404,7 @@ fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
 pub(super) fn small(written: &Spanned<Bytes>, found: &mut Findings) -> Option<u32> {
     let size = u32::try_from(written.get_ref().0);
     if size.is_err() {
-        let message = "no packet is as long as that";
+        let message = format!("a packet has at most {} B", u32::MAX);
         found.push(Diagnostic::error(Code::BadPacketSize, written.span(), message));
     }
     size.ok()
@@ -450,7 +450,7 @@ fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> 
     let small = |(at, size): (Duration, Bytes)| Some((at, u32::try_from(size.0).ok()?));
     let packets: Option<Vec<_>> = pairs.into_iter().map(small).collect();
     if packets.is_none() {
-        let message = "no packet is as long as one of these";
+        let message = format!("a packet of the trace is too long: the longest has {} B", u32::MAX);
         found.push(Diagnostic::error(Code::BadPacketSize, place, message));
     }
     packets.map(|packets| Kind::Packets { packets })

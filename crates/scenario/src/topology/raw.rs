@@ -21,28 +21,28 @@ tables! {
     "the file" File {
         /// Name of the lab. Default: the name of the file.
         "name" => name: Option<Spanned<String>>,
-        /// What the interfaces of hosts do to frames: "wire" for nothing, so that they look as on a
-        /// real wire, or "default" for what the kernel does between namespaces. Default: "wire".
+        /// Offloads of the hosts' interfaces: "wire" turns them off, so that frames look as on a real wire.
+        /// "default" keeps the kernel's offloads between namespaces. Default: "wire".
         "offload" => offload: Option<Spanned<Offloads>>,
-        /// What seeds jitter and losses. Default: 0.
+        /// Seed of jitter and losses. Default: 0.
         "seed" => seed: Option<Spanned<Number>>,
         /// The hosts.
         "host" => hosts: Required<Array<Host>>,
         /// The gateways.
         "gateway" => gateways: Option<Spanned<Array<Gateway>>>,
-        /// The ways through the network; a packet takes the first that fits.
+        /// Routes through the network; a packet takes the first that matches.
         "route" => routes: Option<Spanned<Array<Route>>>,
         /// The routers; a lab has none.
         "router" => routers: Option<Spanned<Array<Router>>>,
         /// The links between nodes; a lab has none.
         "link" => links: Option<Spanned<Array<Link>>>,
-        /// What the simulator does; a lab leaves it aside.
+        /// The run of the simulator; a lab ignores it.
         "run" => run: Option<Spanned<Run>>,
-        /// Who sends what to whom in the simulator; a lab leaves it aside.
+        /// Traffic of the simulator; a lab ignores it.
         "traffic" => traffic: Option<Spanned<Array<Traffic>>>,
-        /// What the simulator records beside the counters every run keeps; a lab leaves it aside.
+        /// Recordings of the simulator beside its counters; a lab ignores them.
         "probe" => probes: Option<Spanned<Array<Probe>>>,
-        /// Links that change during a run of the simulator; a lab leaves it aside.
+        /// Changes of links during a run of the simulator; a lab ignores them.
         "change" => changes: Option<Spanned<Array<Change>>>,
     }
 
@@ -53,21 +53,21 @@ tables! {
         /// Its addresses. Default: one IPv4 and one IPv6 address by its place in the file, 10.73.0.N
         /// and fd73::N.
         "address" => addresses: Option<Spanned<List<String>>>,
-        /// The gateway it is behind. Default: none.
+        /// The gateway on whose LAN side it is. Default: none.
         "gateway" => gateway: Option<Spanned<String>>,
-        /// In the simulator: its TCP, as of the run. Without a `profile` it changes fields of the run's.
+        /// In the simulator: its TCP settings. Without a `profile` it changes fields of the settings in `[run]`.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A gateway between some hosts and the network, or another gateway. Its ports are called as in its policy file.
+    /// A gateway between some hosts and the network, or another gateway. Its policy file names its ports.
     "[[gateway]]" Gateway {
         /// Its name: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
-        /// Path of its policy file, from where this file is.
+        /// Path of its policy file, relative to this file.
         "policy" => policy: Option<Spanned<String>>,
         /// Its policy file itself, instead of the path.
         "inline" => inline: Option<Spanned<String>>,
-        /// The gateway it is behind: its WAN port is on the LAN side of that one. Default: none.
+        /// The gateway on whose LAN side its WAN port is. Default: none.
         "gateway" => gateway: Option<Spanned<String>>,
     }
 
@@ -75,13 +75,13 @@ tables! {
     "[[route]]" Route {
         /// The hosts whose packets take it, or "any". Default: "any".
         "from" => from: Option<Spanned<List<String>>>,
-        /// The hosts they go to, or "any". Default: "any".
+        /// The hosts that receive these packets, or "any". Default: "any".
         "to" => to: Option<Spanned<List<String>>>,
-        /// What it is like.
+        /// Properties of the route.
         "way" => way: Also<Way>,
     }
 
-    /// A router: it forwards to the neighbour that is nearest to where a packet goes.
+    /// A router. It forwards each packet along the shortest path.
     "[[router]]" Router {
         /// Its name: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
@@ -93,27 +93,27 @@ tables! {
         "from" => from: Required<String>,
         /// The other end.
         "to" => to: Required<String>,
-        /// What it is like from the one to the other.
+        /// Properties of the direction from `from` to `to`.
         "way" => way: Also<Way>,
-        /// What differs on the way back; false if there is none. Default: nothing differs.
+        /// Differences of the opposite direction; false if there is none. Default: no differences.
         "back" => back: Option<Spanned<Back>>,
     }
 
-    /// One way of a link.
+    /// One direction of a link.
     "`back`" Way {
-        /// How long a packet travels. Default: "0 s".
+        /// Propagation delay. Default: "0 s".
         "delay" => delay: Option<Spanned<Period>>,
-        /// How much that varies: "2 ms" for at most that much in either direction, or
-        /// { normal = "2 ms" } for a standard deviation. Default: not at all.
+        /// Variation of the delay: "2 ms" for a uniform deviation of at most 2 ms, or { normal = "2 ms" } for a
+        /// standard deviation. Default: none.
         "jitter" => jitter: Option<Spanned<Jitter>>,
-        /// Whether packets may overtake each other because of jitter. Default: false.
+        /// True lets packets overtake each other because of jitter. Default: false.
         "reorder" => reorder: Option<Spanned<Flag>>,
-        /// Which packets are lost: "0.1 %", or { p = "1 %", r = "30 %", good = "0 %", bad = "100 %" }
+        /// Loss of packets: "0.1 %", or { p = "1 %", r = "30 %", good = "0 %", bad = "100 %" }
         /// for bursts. Default: none.
         "loss" => loss: Option<Spanned<Loss>>,
-        /// What it carries. Default: everything at once.
+        /// Its rate. Default: not limited.
         "rate" => rate: Option<Spanned<Rate>>,
-        /// Where packets wait for one that has a rate: a queue discipline. Default: "drop-tail".
+        /// Queue discipline of a link with a rate. Default: "drop-tail".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
     }
 }
@@ -139,7 +139,10 @@ impl Read for Back {
         match node.get_ref().as_bool() {
             Some(false) => return Some(Self::None),
             Some(true) => {
-                found.push(wrong_type(node, "false, or a table of what differs on the way back"));
+                found.push(wrong_type(
+                    node,
+                    "false, or a table of the differences of the opposite direction",
+                ));
                 return None;
             }
             None => {}

@@ -1,4 +1,6 @@
 //! Aggregate gateways in the engine: many local connections in, one aggregate connection out.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use tidegate_core::itcp::Seen;
 use tidegate_core::random::Random;
@@ -6,7 +8,7 @@ use tidegate_core::{Bytes, Factor};
 
 use super::Engine;
 use crate::agenda::Agenda;
-use crate::aggregate::{SAMPLE_EVERY, Totals};
+use crate::aggregate::{PayloadTotals, SAMPLE_EVERY};
 use crate::draw::stream;
 use crate::flow::Group;
 use crate::routes::{index, number};
@@ -252,7 +254,7 @@ impl<A: Agenda> Engine<'_, A> {
             let Some(stream) = aggregate.stream.filter(|_| !aggregate.failed) else { continue };
             let ends = &self.streams.get(stream).ends;
             let counts = (ends[0].written, ends[1].received);
-            let Totals { written, delivered, .. } = aggregate.totals;
+            let PayloadTotals { written, delivered, .. } = aggregate.totals;
             assert_eq!(counts, (written, delivered), "flow {}: written and read", aggregate.flow);
         }
         for stream in self.streams.iter() {

@@ -1,4 +1,6 @@
 //! Applications over TCP: the times at which they open connections, and the data that they write.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use std::time::Duration;
 
@@ -81,7 +83,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.attend(EndId::new(stream, 0));
     }
 
-    fn sender(&mut self, stream: u32) -> &mut crate::stream::End {
+    fn sender(&mut self, stream: u32) -> &mut crate::stream::StreamEnd {
         self.streams.end_mut(EndId::new(stream, 0))
     }
 

@@ -6,6 +6,8 @@
 //!   one before. Requests travel from the client, answers from the server.
 //! - `on-off` on one connection, and `trace`: one connection each. The engine records where each
 //!   transfer ends.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -124,7 +126,7 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 /// By flow of a relay, the transfers that have not ended.
-pub(crate) type Parts = BTreeMap<u32, VecDeque<Part>>;
+pub(crate) type RelayParts = BTreeMap<u32, VecDeque<Part>>;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,6 @@
 //! Conservation of packets and bytes, checked at the end of every run.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`. Methods of `Network`, whose fields are in `network.rs`.
 
 use super::Engine;
 use super::apps::check_bytes;

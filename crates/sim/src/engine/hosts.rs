@@ -1,4 +1,6 @@
 //! Hosts: the ends of connections process arriving packets, and send.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use tidegate_core::packet::TcpSegment;
 use tidegate_core::tcp::{Event, Outgoing, Segment};

@@ -1,4 +1,6 @@
 //! Relays: forward the data of one connection to another, through a bounded buffer.
+//!
+//! Methods of `Engine`, whose fields are in `engine.rs`.
 
 use super::Engine;
 use crate::agenda::Agenda;

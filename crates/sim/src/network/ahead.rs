@@ -2,6 +2,8 @@
 //!
 //! The order is: a link, the next packet to arrive on it, then the packet's destination. Each step
 //! uses data of the step before.
+//!
+//! Methods of `Network`, whose fields are in `network.rs`.
 
 use tidegate_core::wheel::Near;
 

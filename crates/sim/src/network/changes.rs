@@ -1,4 +1,6 @@
 //! Changes of links during a run, in the order of their times.
+//!
+//! Methods of `Network`, whose fields are in `network.rs`.
 
 use tidegate_core::link::LinkChange;
 use tidegate_core::{Cx, Time};

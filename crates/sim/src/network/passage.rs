@@ -8,7 +8,7 @@
 //! inside after a call. If fewer are inside, the machine has released the difference, and their
 //! slots are the first ones of the free list.
 //!
-//! Differs: an ACK that becomes a record of `signal` releases its slot, and counts as dropped.
+//! Differs: an ACK that becomes a record of the ACK control releases its slot, and counts as dropped.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! A gateway or a cloud in the network: the driver of its machine.
+//!
+//! Methods of `Network`, whose fields are in `network.rs`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

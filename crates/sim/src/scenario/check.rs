@@ -1,4 +1,6 @@
 //! Finds the errors of a scenario.
+//!
+//! Methods of `Scenario`, whose fields are in `scenario.rs`.
 
 mod aggregate;
 mod change;

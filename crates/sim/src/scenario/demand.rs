@@ -3,6 +3,8 @@
 //! Formula: `sum (rho_i + epsilon) < 1` is sufficient for the weights to converge.
 //!
 //! Source: `itcp`, Proposition 1.
+//!
+//! Methods of `Scenario`, whose fields are in `scenario.rs`.
 
 use std::time::Duration;
 

@@ -100,8 +100,8 @@ pub enum Kind {
         size: Distribution<Bytes>,
     },
     /// Forwards the data of another group from `from` on, over separate connections: together they
-    /// are one connection, split at `from`. Each connection of that group is forwarded over one
-    /// connection of this group. The clients of [`Web`](Self::Web) are at the last receiver. The
+    /// are one connection, split at `from`. Each connection of the other group is forwarded over
+    /// one connection here. The clients of [`Web`](Self::Web) are at the last receiver. The
     /// relay writes the data that it reads to the second connection, which ends after the first. If
     /// one fails, the other is reset.
     ///

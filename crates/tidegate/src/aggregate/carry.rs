@@ -110,7 +110,7 @@ pub(super) async fn carry(
     let Carried { tcp, mut send, mut recv } = carried;
     let number = u64::from(send.id());
     let (delivery, eof) = (link.expect(number), AtomicBool::new(false));
-    let ends = Ends { site, link, tcp: &tcp, number, delivery, eof };
+    let ends = SharedEnds { site, link, tcp: &tcp, number, delivery, eof };
     let down = async {
         opened(&mut recv).await?;
         ends.down(&mut recv).await
@@ -163,7 +163,7 @@ pub(super) fn reset(tcp: TcpStream) {
 }
 
 /// The state that both directions of a connection share.
-struct Ends<'a> {
+struct SharedEnds<'a> {
     site: &'a Site,
     link: &'a Link,
     tcp: &'a TcpStream,
@@ -175,7 +175,7 @@ struct Ends<'a> {
     eof: AtomicBool,
 }
 
-impl Ends<'_> {
+impl SharedEnds<'_> {
     /// From the TCP connection to the peer.
     async fn up(&self, send: &mut SendStream) -> Result<(), End> {
         loop {

@@ -136,7 +136,7 @@ pub(super) struct Factory(pub(super) Arc<Shared>);
 
 impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        Box::new(Control::new(self.0.clone(), now, current_mtu.into()))
+        Box::new(QuinnControl::new(self.0.clone(), now, current_mtu.into()))
     }
 }
 
@@ -150,7 +150,7 @@ struct Batch {
 }
 
 /// The core's congestion control as quinn calls it.
-pub(super) struct Control {
+pub(super) struct QuinnControl {
     shared: Arc<Shared>,
     /// A mutex, because quinn shares the controller between threads and the core's control is not
     /// thread-safe.
@@ -170,7 +170,7 @@ pub(super) struct Control {
     last_data: Instant,
 }
 
-impl Control {
+impl QuinnControl {
     fn new(shared: Arc<Shared>, now: Instant, mtu: u64) -> Self {
         let window = Window {
             congestion: INITIAL * mtu,
@@ -280,7 +280,7 @@ fn core_control() -> Box<dyn CongestionControl> {
     spec.build(Counting::LINUX)
 }
 
-impl Controller for Control {
+impl Controller for QuinnControl {
     fn on_sent(&mut self, now: Instant, _bytes: u64, _last_packet_number: u64) {
         self.resume(now);
     }
@@ -373,15 +373,15 @@ mod tests {
     const MTU: u64 = 1_200;
     const BASE: Duration = Duration::from_millis(100);
 
-    fn control(weight: u32) -> (Control, Arc<Shared>, Instant) {
+    fn control(weight: u32) -> (QuinnControl, Arc<Shared>, Instant) {
         let now = tokio::time::Instant::now().into_std();
         let queue = Arc::new(Queue::new(1 << 30));
         let shared = Arc::new(Shared::new(queue, Factor::whole(weight), now));
-        (Control::new(shared.clone(), now, MTU), shared, now)
+        (QuinnControl::new(shared.clone(), now, MTU), shared, now)
     }
 
     /// One ACK of a packet that was sent a round-trip time ago.
-    fn ack(control: &mut Control, now: Instant, rtt: Duration, in_flight: u64, limited: bool) {
+    fn ack(control: &mut QuinnControl, now: Instant, rtt: Duration, in_flight: u64, limited: bool) {
         let newest = Some(now.checked_sub(rtt).unwrap());
         control.batch = Batch { bytes: MTU, newest, is_limited_by_users: limited };
         control.rtts = Some((rtt, BASE));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     /// A round trip over a bottleneck that holds `capacity` packets without a queue. Returns its end.
-    fn round(control: &mut Control, start: Instant, capacity: u64) -> Instant {
+    fn round(control: &mut QuinnControl, start: Instant, capacity: u64) -> Instant {
         let packets = control.window() / MTU;
         let queued = u32::try_from(packets.saturating_sub(capacity)).unwrap();
         let rtt = BASE + BASE * queued / u32::try_from(capacity).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     /// Packets of its own that the control keeps in the queue after 200 round trips.
-    fn queued(control: &mut Control, mut now: Instant) -> (u64, Instant) {
+    fn queued(control: &mut QuinnControl, mut now: Instant) -> (u64, Instant) {
         for _ in 0..200 {
             now = round(control, now, 50);
         }

@@ -6,9 +6,9 @@ use tidegate_wire::aggregate::Answer;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
+pub(super) struct Counter(AtomicU64);
 
-impl Count {
+impl Counter {
     /// Counts one more.
     pub(super) fn one(&self) {
         self.add(1);
@@ -29,30 +29,30 @@ impl Count {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Connections of clients accepted here.
-    pub(super) taken: Count,
+    pub(super) taken: Counter,
     /// Connections opened here for the peer.
-    pub(super) opened: Count,
+    pub(super) opened: Counter,
     /// Bytes read from connections here and passed to the peer.
-    pub(super) sent: Count,
+    pub(super) sent: Counter,
     /// Bytes received from the peer and written to connections here.
-    pub(super) received: Count,
+    pub(super) received: Counter,
     /// Connections reset because there were `max_connections` already.
-    pub(super) full: Count,
+    pub(super) full: Counter,
     /// Connections reset because the peer was down.
-    pub(super) peer_down: Count,
+    pub(super) peer_down: Counter,
     /// Connections reset because the peer could not open them, by the answers after `Connected`.
-    pub(super) failed: [Count; Answer::FAILURES.len()],
+    pub(super) failed: [Counter; Answer::FAILURES.len()],
     /// Connections reset by one end, or broken with the aggregate connection.
-    pub(super) reset: Count,
+    pub(super) reset: Counter,
     /// Connections reset because they were stalled and others needed the room. `reset` includes
     /// them.
-    pub(super) expelled: Count,
+    pub(super) expelled: Counter,
     /// Connections that lost acknowledged bytes with the peer after their client had closed.
-    pub(super) lost_after_close: Count,
+    pub(super) lost_after_close: Counter,
     /// Aggregate connections established.
-    pub(super) links: Count,
+    pub(super) links: Counter,
     /// Streams with an invalid header or control message.
-    pub(super) bad_messages: Count,
+    pub(super) bad_messages: Counter,
 }
 
 impl Counters {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::status::Status;
+use super::status::AggregateStatus;
 use crate::daemon::{Labels, Page, float, labels};
 
 /// `status` as metrics.
-pub(crate) fn page(status: &Status) -> String {
+pub(crate) fn page(status: &AggregateStatus) -> String {
     let mut page = Page::default();
     peer(status, &mut page);
     connections(status, &mut page);
@@ -22,13 +22,13 @@ fn by(label: &str, counts: &BTreeMap<String, u64>) -> Vec<(Labels, f64)> {
     counts.iter().map(|(name, n)| (labels(&[(label, name)]), float(*n))).collect()
 }
 
-fn peer(status: &Status, page: &mut Page) {
+fn peer(status: &AggregateStatus, page: &mut Page) {
     let peer = &status.peer;
     let mut metric = |name: &str, kind: &str, help: &str, value: f64| {
         page.metric(name, kind, help, one(value));
     };
     let up = f64::from(u8::from(peer.is_up));
-    metric("tidegate_aggregate_peer_up", "gauge", "Whether the aggregate connection is up.", up);
+    metric("tidegate_aggregate_peer_up", "gauge", "1 if the aggregate connection is up.", up);
     let links = float(peer.links);
     let help = "Aggregate connections established since the start.";
     metric("tidegate_aggregate_links_total", "counter", help, links);
@@ -40,7 +40,7 @@ fn peer(status: &Status, page: &mut Page) {
     }
 }
 
-fn connections(status: &Status, page: &mut Page) {
+fn connections(status: &AggregateStatus, page: &mut Page) {
     let it = &status.connections;
     let help = "Connections of users now.";
     page.metric("tidegate_aggregate_connections", "gauge", help, one(float(it.now)));
@@ -79,7 +79,7 @@ fn connections(status: &Status, page: &mut Page) {
     page.metric("tidegate_aggregate_queue_bytes", "gauge", help, one(float(status.queue_bytes)));
 }
 
-fn weight(status: &Status, page: &mut Page) {
+fn weight(status: &AggregateStatus, page: &mut Page) {
     let it = &status.weight;
     let help = "Weight of the aggregate connection.";
     let weight = float(it.thousandths) / 1e3;
@@ -105,7 +105,7 @@ fn weight(status: &Status, page: &mut Page) {
 /// A page with every metric.
 #[cfg(test)]
 pub(crate) fn page_of_a_test() -> String {
-    let mut status = Status::default();
+    let mut status = AggregateStatus::default();
     status.peer.rtt_us = Some(1);
     status.weight.round = Some(super::status::Round { service_bps: Some(8), ..Default::default() });
     let one = |name: &str| BTreeMap::from([(name.to_owned(), 1)]);

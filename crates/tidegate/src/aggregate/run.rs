@@ -13,7 +13,7 @@ use super::adjust::Adjuster;
 use super::control::{Factory, Shared};
 use super::keys::Keys;
 use super::site::Site;
-use super::status::Sources;
+use super::status::StatusSources;
 use super::transparent::Transparent;
 use super::{listener, peer, transport};
 use crate::code::Code;
@@ -21,7 +21,7 @@ use crate::output::Failure;
 
 /// A gateway that accepts connections while this value exists.
 pub(crate) struct Gateway {
-    sources: Sources,
+    sources: StatusSources,
     endpoint: quinn::Endpoint,
     opens: bool,
     listeners: Vec<tokio::net::TcpListener>,
@@ -54,7 +54,7 @@ impl Gateway {
     /// Carries connections until dropped. Returns after a fatal fault.
     pub(crate) async fn run(self) {
         let Self { sources, endpoint, opens, listeners, transparent } = self;
-        let Sources { site, shared, adjuster, .. } = sources;
+        let StatusSources { site, shared, adjuster, .. } = sources;
         for listener in listeners {
             tokio::spawn(listener::serve(site.clone(), listener));
         }
@@ -86,7 +86,7 @@ pub(super) fn prepare(
     config: AggregateConfig,
     keys: &Keys,
     seats: usize,
-) -> Result<(Sources, quinn::Endpoint), Failure> {
+) -> Result<(StatusSources, quinn::Endpoint), Failure> {
     let site = Arc::new(Site::new(config, seats));
     let started = Instant::now();
     let weight = site.config.weight.weight;
@@ -98,7 +98,7 @@ pub(super) fn prepare(
     })?;
     let seed = keys.derive("rate adjuster").first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
     let adjuster = Arc::new(Adjuster::new(&site, seed));
-    Ok((Sources { site, shared, adjuster, started }, endpoint))
+    Ok((StatusSources { site, shared, adjuster, started }, endpoint))
 }
 
 /// Accepts new connections according to the file: always, or while the peer is up.

@@ -21,7 +21,7 @@ use crate::daemon::{PAGE, answer, unknown};
 
 /// The state of an aggregate gateway. Counters begin at its start. Bytes are payload of users.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct AggregateStatus {
     /// The version of the program.
     pub(crate) version: String,
     /// Time since the start.
@@ -124,14 +124,14 @@ pub(crate) struct Round {
 
 /// The sources of the state.
 #[derive(Clone)]
-pub(super) struct Sources {
+pub(super) struct StatusSources {
     pub(super) site: Arc<Site>,
     pub(super) shared: Arc<Shared>,
     pub(super) adjuster: Arc<Adjuster>,
     pub(super) started: Instant,
 }
 
-impl Sources {
+impl StatusSources {
     /// The routes of the control socket, and those of the metrics.
     pub(super) fn routes(self) -> [Router; 2] {
         let routes = Router::new()
@@ -144,10 +144,10 @@ impl Sources {
     }
 
     /// The state now.
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> AggregateStatus {
         let (site, counters) = (&self.site, &self.site.counters);
         let observed = self.shared.observed();
-        Status {
+        AggregateStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ms: millis(self.started.elapsed()),
             peer: self.peer(observed.window),
@@ -213,7 +213,7 @@ fn connections(site: &Site) -> Connections {
         taken: counters.taken.get(),
         opened: counters.opened.get(),
         refused: named([("full", counters.full.get()), ("peer-down", counters.peer_down.get())]),
-        failed: named(failed.zip(counters.failed.iter().map(super::counters::Count::get))),
+        failed: named(failed.zip(counters.failed.iter().map(super::counters::Counter::get))),
         reset: counters.reset.get(),
         stalled: site.link().map_or(0, |it| count(it.stalls.count())),
         expelled: counters.expelled.get(),
@@ -235,10 +235,10 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-async fn tell(State(sources): State<Sources>) -> Response {
+async fn tell(State(sources): State<StatusSources>) -> Response {
     answer(Ok(sources.status()))
 }
 
-async fn scrape(State(sources): State<Sources>) -> Response {
+async fn scrape(State(sources): State<StatusSources>) -> Response {
     (PAGE, metrics::page(&sources.status())).into_response()
 }

@@ -170,7 +170,7 @@ async fn resets_and_refusals_are_carried() {
     let forbidden: SocketAddr = "192.0.2.1:80".parse().unwrap();
     let mut client = a.client(forbidden).await;
     assert!(is_reset(client.read(&mut [0]).await));
-    let failed = |site: &Site| site.counters.failed.each_ref().map(super::counters::Count::get);
+    let failed = |site: &Site| site.counters.failed.each_ref().map(super::counters::Counter::get);
     until("two failures", || failed(&a.site) == [1, 0, 0, 0, 1, 0]).await;
     assert_eq!(failed(&b.site), [1, 0, 0, 0, 1, 0]);
 

@@ -13,7 +13,7 @@ use super::Context;
 use super::check::{complain, name};
 use super::run::loopback;
 use super::status::{listed, size};
-use crate::aggregate::{Gateway, Status, make_key, public_of};
+use crate::aggregate::{AggregateStatus, Gateway, make_key, public_of};
 use crate::client;
 use crate::daemon::{self, Limits, Seats, Socket};
 use crate::files;
@@ -23,7 +23,7 @@ use crate::output::Exit;
 /// Arguments of `aggregate`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Args {
+pub(crate) struct AggregateArgs {
     /// The file of the aggregate gateway
     #[arg(required = true)]
     file: Option<PathBuf>,
@@ -37,11 +37,11 @@ pub(crate) struct Args {
     verbose: bool,
 
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AggregateCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum AggregateCommand {
     /// Make the private key of a gateway, and print the public key that its peer needs
     Key {
         /// The file of the private key; if it exists, only its public key is printed
@@ -60,10 +60,10 @@ fn socket(context: &Context) -> &Path {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &AggregateArgs, context: &Context) -> anyhow::Result<Exit> {
     match (&args.command, &args.file) {
-        (Some(Command::Key { file }), _) => key(file, context),
-        (Some(Command::Status), _) => status(context),
+        (Some(AggregateCommand::Key { file }), _) => key(file, context),
+        (Some(AggregateCommand::Status), _) => status(context),
         (None, Some(file)) => {
             let log = Log::start(args.verbose);
             let ended = start(file, args, context);
@@ -95,7 +95,7 @@ fn load(file: &Path, context: &Context) -> anyhow::Result<Result<AggregateConfig
     Ok(config.ok_or(Exit::WrongInput))
 }
 
-fn start(file: &Path, args: &Args, context: &Context) -> anyhow::Result<Exit> {
+fn start(file: &Path, args: &AggregateArgs, context: &Context) -> anyhow::Result<Exit> {
     let config = match load(file, context)? {
         Ok(config) => config,
         Err(exit) => return Ok(exit),
@@ -106,7 +106,11 @@ fn start(file: &Path, args: &Args, context: &Context) -> anyhow::Result<Exit> {
     ended
 }
 
-async fn serve(config: AggregateConfig, args: &Args, context: &Context) -> anyhow::Result<Exit> {
+async fn serve(
+    config: AggregateConfig,
+    args: &AggregateArgs,
+    context: &Context,
+) -> anyhow::Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // The lock of the socket comes first: a second gateway must not change the rules of the first.
@@ -133,7 +137,7 @@ async fn serve(config: AggregateConfig, args: &Args, context: &Context) -> anyho
 }
 
 fn status(context: &Context) -> anyhow::Result<Exit> {
-    let status: Status = client::get(socket(context), "/v1/aggregate")?;
+    let status: AggregateStatus = client::get(socket(context), "/v1/aggregate")?;
     if context.output.is_json() {
         context.output.json(&status)?;
     } else {
@@ -142,7 +146,7 @@ fn status(context: &Context) -> anyhow::Result<Exit> {
     Ok(if status.peer.is_up { Exit::Done } else { Exit::Degraded })
 }
 
-fn show(it: &Status) -> String {
+fn show(it: &AggregateStatus) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let mut line = |label: &str, value: String| {

@@ -14,9 +14,9 @@ use crate::output::{Exit, Failure, progress};
 
 /// What `apply` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    what: plan::What,
+    what: plan::ProposedFile,
 
     /// Roll back by itself unless `tidegate confirm` comes within this time, such as 60s
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -35,7 +35,7 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Puts the file, or the set of a source, in force.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<Exit> {
     if let (true, Some(file)) = (args.save, &args.what.file) {
         return save(file, context);
     }

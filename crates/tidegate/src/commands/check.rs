@@ -14,7 +14,7 @@ use crate::output::{Exit, Failure, progress};
 
 /// What `check` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CheckArgs {
     /// The policy file, or the file of an aggregate gateway
     file: PathBuf,
 
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the findings in the file, or that there are none.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
     if aggregate::is_meant(&text) {
         return of_aggregate(&args.file, &text, context);

@@ -16,13 +16,13 @@ use crate::output::{Exit, Failure};
 
 /// What `class` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ClassArgs {
     #[command(subcommand)]
-    what: What,
+    what: ClassCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum ClassCommand {
     /// Add a class, until policies are applied
     Add {
         /// The class
@@ -40,9 +40,9 @@ enum What {
     Set {
         /// The class
         name: String,
-        /// FIELD=VALUE: guarantee, guarantee.up, guarantee.down, ceiling, ceiling.up, ceiling.down,
-        /// weight, priority, burst, delay_bound, delay_bound.up, delay_bound.down, loss_bound, delay_ratio.of,
-        /// delay_ratio.factor, loss_ratio.of or loss_ratio.factor; such as guarantee="40 Mbit/s", ceiling=none
+        /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields of both directions: guarantee, ceiling,
+        /// delay_bound, or one direction of them, such as guarantee.up. Further fields: weight, priority, burst,
+        /// loss_bound, delay_ratio.of, delay_ratio.factor, loss_ratio.of, loss_ratio.factor
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
@@ -55,13 +55,15 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Adds, changes or removes a class.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ClassArgs, context: &Context) -> anyhow::Result<Exit> {
     let at = |name: &String| format!("/v1/classes/{name}");
     let socket = &context.socket;
     let classes: Classes = match &args.what {
-        What::Add { name, fields } => client::post(socket, "/v1/classes", &added(name, fields)?)?,
-        What::Set { name, fields } => client::patch(socket, &at(name), &change(fields)?)?,
-        What::Remove { name } => client::delete(socket, &at(name))?,
+        ClassCommand::Add { name, fields } => {
+            client::post(socket, "/v1/classes", &added(name, fields)?)?
+        }
+        ClassCommand::Set { name, fields } => client::patch(socket, &at(name), &change(fields)?)?,
+        ClassCommand::Remove { name } => client::delete(socket, &at(name))?,
     };
     print(&classes, context)
 }

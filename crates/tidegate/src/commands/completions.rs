@@ -7,13 +7,17 @@ use crate::output::Exit;
 
 /// What `completions` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// For which shell
     shell: Shell,
 }
 
 /// Prints the completions of the command line `cli`.
-pub(crate) fn run(args: &Args, cli: &mut clap::Command, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    args: &CompletionsArgs,
+    cli: &mut clap::Command,
+    context: &Context,
+) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, cli, "tidegate", &mut script);
     context.output.text(String::from_utf8_lossy(&script))?;

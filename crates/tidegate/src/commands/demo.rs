@@ -16,7 +16,7 @@ use crate::output::Exit;
 
 /// What `demo` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// How long each phase lasts, of which the first third is not counted
     #[arg(long, default_value = "15 s", value_parser = seconds)]
     seconds: Duration,
@@ -36,7 +36,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the demonstration.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DemoArgs, context: &Context) -> anyhow::Result<Exit> {
     if let Some(mut command) = lab::inside()? {
         return Err(command.exec().into());
     }

@@ -13,7 +13,7 @@ use crate::output::{Exit, Failure};
 
 /// What `detach` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DetachArgs {
     /// The ports
     #[arg(required = true, value_name = "INTERFACE")]
     interfaces: Vec<String>,
@@ -28,7 +28,7 @@ struct Detached<'a> {
 }
 
 /// Removes the programs from the ports. Only a gateway then connects them.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DetachArgs, context: &Context) -> anyhow::Result<Exit> {
     let found: Result<Vec<_>, _> =
         args.interfaces.iter().map(|name| Interface::find(name)).collect();
     let found = found

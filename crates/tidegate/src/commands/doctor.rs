@@ -17,7 +17,7 @@ use crate::output::Exit;
 
 /// What `doctor` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// The policy file, for its ports; or the file of an aggregate gateway, to look at what that needs
     file: Option<PathBuf>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[serde(rename_all = "lowercase")]
 enum Health {
     Good,
-    /// It works, but not as well as it could.
+    /// A gateway runs, but with disadvantages.
     Lacking,
     /// A gateway cannot run.
     Bad,
@@ -52,7 +52,7 @@ struct Finding {
 }
 
 /// Checks this host.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<Exit> {
     if let Some(file) = &args.file {
         let text = check::read(file)?;
         if tidegate_config::aggregate::is_meant(&text) {
@@ -98,7 +98,7 @@ fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
 type Found = (Option<[String; 2]>, Backend);
 
 /// The ports from the file, from the arguments, or guessed. The backend is from the file.
-fn ports(args: &Args, context: &Context) -> anyhow::Result<Result<Found, Exit>> {
+fn ports(args: &DoctorArgs, context: &Context) -> anyhow::Result<Result<Found, Exit>> {
     if let Some(file) = &args.file {
         let loaded = check::load(file, None, context)?;
         return Ok(loaded.map(|(_, config)| (Some([config.lan, config.wan]), config.backend)));

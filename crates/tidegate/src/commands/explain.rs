@@ -12,7 +12,7 @@ use crate::output::{Exit, Failure};
 
 /// What `explain` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ExplainArgs {
     /// A policy file, or an error code such as TG0020 [default: the running gateway]
     subject: Option<String>,
 
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Exit> {
     if let Some(code) = args.subject.as_deref().and_then(Code::named) {
         return error(code, context);
     }

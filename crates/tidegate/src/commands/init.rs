@@ -15,7 +15,7 @@ use crate::output::{Exit, Failure, progress, prompt};
 
 /// What `init` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct InitArgs {
     /// The policy file to write
     #[arg(default_value = "tidegate.toml")]
     file: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// Writes a first policy file.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     if args.file.exists() {
         // This error precedes all questions, so that nobody answers them in vain.
         return Err(exists(&args.file).into());
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 
 /// LAN and WAN: given, guessed, or answered by `somebody`.
 fn ports(
-    args: &Args,
+    args: &InitArgs,
     host: &Host,
     somebody: Option<&mut impl BufRead>,
 ) -> anyhow::Result<[String; 2]> {
@@ -159,7 +159,7 @@ fn exists(file: &Path) -> Failure {
     Failure::input(Code::FileExists, format!("{} exists", file.display()))
 }
 
-fn write(args: &Args, text: &str) -> anyhow::Result<()> {
+fn write(args: &InitArgs, text: &str) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(&args.file);
     let mut file = file.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => exists(&args.file),
@@ -248,7 +248,7 @@ mod tests {
         let asked = |lan: Option<&str>, answers: &str| {
             let lan = lan.map(str::to_owned);
             let args =
-                Args { file: PathBuf::new(), lan, wan: None, up: None, down: None, yes: false };
+                InitArgs { file: PathBuf::new(), lan, wan: None, up: None, down: None, yes: false };
             ports(&args, &host, Some(&mut answers.as_bytes()))
         };
         assert_eq!(asked(None, "eth9\neth1\n eth2 \n").unwrap(), ["eth1", "eth2"]);

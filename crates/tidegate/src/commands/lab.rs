@@ -16,13 +16,13 @@ use crate::topology;
 
 /// What `lab` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum LabCommand {
     /// Build the network a topology file describes
     Up {
         /// The topology, in TOML
@@ -78,24 +78,24 @@ enum Command {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &LabArgs, context: &Context) -> anyhow::Result<Exit> {
     let output = context.output;
     match &args.command {
-        Command::Up { file } => return up(file, context),
-        Command::Exec { lab, host, command } => {
+        LabCommand::Up { file } => return up(file, context),
+        LabCommand::Exec { lab, host, command } => {
             return Err(Lab::find(&Place::open()?, lab.as_deref())?.exec(host, command));
         }
-        Command::Down { lab } => down(lab.as_deref(), context)?,
-        Command::Network { lab } => {
+        LabCommand::Down { lab } => down(lab.as_deref(), context)?,
+        LabCommand::Network { lab } => {
             output.json(&Lab::find(&Place::open()?, lab.as_deref())?.network()?)?;
         }
-        Command::Change { lab, route, rate, delay } => {
+        LabCommand::Change { lab, route, rate, delay } => {
             let delay_ns = delay.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
             let change = RouteChange { route: *route, rate: *rate, delay_ns };
             output.json(&Lab::find(&Place::open()?, lab.as_deref())?.change(&change)?)?;
         }
-        Command::Emulate { file, answer, ports } => lab::emulate(file, answer, ports)?,
-        Command::Prepare { silent, wire } => lab::prepare(*silent, wire)?,
+        LabCommand::Emulate { file, answer, ports } => lab::emulate(file, answer, ports)?,
+        LabCommand::Prepare { silent, wire } => lab::prepare(*silent, wire)?,
     }
     Ok(Exit::Done)
 }

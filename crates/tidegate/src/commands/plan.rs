@@ -16,9 +16,9 @@ use crate::output::{Exit, Failure, progress};
 
 /// What `plan` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
-    what: What,
+    what: ProposedFile,
 
     /// Print the policies, classes and trunks of the file in canonical form instead; needs no gateway
     #[arg(long, conflicts_with = "source")]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 /// What is to be put in force.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct What {
+pub(super) struct ProposedFile {
     /// The policy file
     pub(super) file: Option<PathBuf>,
 
@@ -38,7 +38,7 @@ pub(super) struct What {
 }
 
 /// Prints the differences of the file, or of the set of a source, from the running policies; or the canonical text.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<Exit> {
     if let (true, Some(file)) = (args.canonical, &args.what.file) {
         return print_canonical(file, context);
     }
@@ -68,7 +68,10 @@ pub(super) enum Proposed {
 }
 
 /// The proposal of `what`, if it is valid.
-pub(super) fn propose(what: &What, context: &Context) -> anyhow::Result<Result<Proposed, Exit>> {
+pub(super) fn propose(
+    what: &ProposedFile,
+    context: &Context,
+) -> anyhow::Result<Result<Proposed, Exit>> {
     let file = match (&what.file, &what.source) {
         (Some(file), _) => file,
         (None, Some(name)) if is_usable_name(name) => {

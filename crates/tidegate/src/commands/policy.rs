@@ -15,9 +15,9 @@ use crate::output::{Exit, Failure, progress};
 
 /// What `policy` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PolicyArgs {
     #[command(subcommand)]
-    command: Command,
+    command: PolicyCommand,
 
     /// The policy file that names the source
     #[arg(long = "in", global = true, value_name = "FILE", default_value = "/etc/tidegate.toml")]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum PolicyCommand {
     /// Replace the set of a source by the policies, classes and trunks of a file, and commit it
     Push {
         /// The name of the source
@@ -44,10 +44,10 @@ enum Command {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Moves a set.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PolicyArgs, context: &Context) -> anyhow::Result<Exit> {
     let text = check::read(&args.file)?;
     match &args.command {
-        Command::Push { source, set } => {
+        PolicyCommand::Push { source, set } => {
             let repository = repository(&text, source)?;
             let part = Part { origin: check::name(set), text: check::read(set)? };
             let documents = Documents::gather(&args.file, text)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
                     .text(format!("{count} items are revision {revision} of {source}"))?;
             }
         }
-        Command::Pull { source } => {
+        PolicyCommand::Pull { source } => {
             let snapshot = wait(repository(&text, source)?.pull())?;
             if context.output.is_json() {
                 context.output.json(&snapshot)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Context, check};
-use crate::daemon::{self, Agent, Daemon, Installed, Limits, Plane, Server, Socket, Store};
+use crate::daemon::{self, Agent, ControlServers, Daemon, Installed, Limits, Plane, Socket, Store};
 use crate::documents::Documents;
 use crate::files;
 use crate::host;
@@ -17,7 +17,7 @@ use crate::output::{Exit, Failure};
 
 /// What `run` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// The policy file
     file: PathBuf,
 
@@ -44,14 +44,14 @@ pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Runs the gateway until it is stopped.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RunArgs, context: &Context) -> anyhow::Result<Exit> {
     let log = Log::start(args.verbose);
     let ended = start(args, context, &log);
     log.finish();
     ended
 }
 
-fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
+fn start(args: &RunArgs, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     // SIGHUP reads the file again, so it has to be a regular file from the beginning.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
@@ -69,7 +69,7 @@ fn start(args: &Args, context: &Context, log: &Log) -> anyhow::Result<Exit> {
 }
 
 async fn control(
-    args: &Args,
+    args: &RunArgs,
     context: &Context,
     mut documents: Documents,
     losses: &Losses,
@@ -93,7 +93,7 @@ async fn control(
     let limits = [Limits::control(limits), Limits::metrics(limits)];
     let Signals { mut hangup, mut terminate, mut interrupt } = signals;
     let exit = tokio::select! {
-        () = Server::new(daemon.clone(), socket, metrics, limits).serve() => Exit::Failed,
+        () = ControlServers::new(daemon.clone(), socket, metrics, limits).serve() => Exit::Failed,
         () = watch(&daemon) => Exit::Failed,
         () = reload(&daemon, &mut hangup) => Exit::Failed,
         () = daemon.follow_sources() => Exit::Failed,
@@ -107,7 +107,7 @@ async fn control(
 }
 
 /// The directory of the last good sets.
-fn state(args: &Args) -> PathBuf {
+fn state(args: &RunArgs) -> PathBuf {
     let by_systemd = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
     args.state.clone().or_else(by_systemd).unwrap_or_else(|| PathBuf::from("/var/lib/tidegate"))
 }

@@ -7,7 +7,7 @@ use crate::topology;
 
 /// What `schema` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SchemaArgs {
     /// Of topology files, as `lab` and `sim` take them, instead
     #[arg(long)]
     topology: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the JSON Schema of a kind of files, for editors.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &SchemaArgs, context: &Context) -> anyhow::Result<Exit> {
     let schema = match (args.topology, args.aggregate) {
         (true, _) => topology::schema(),
         (false, true) => tidegate_config::aggregate::schema(),

@@ -19,7 +19,7 @@ use crate::output::{Exit, Failure};
 
 /// What `sim` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SimArgs {
     /// The scenario, in TOML
     scenario: PathBuf,
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the simulation.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &SimArgs, context: &Context) -> anyhow::Result<Exit> {
     let Some(scenario) = load(args, context)? else { return Ok(Exit::WrongInput) };
     let results = simulate(&scenario, args)?;
     if let Some(folder) = &args.csv {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
 }
 
 /// The scenario of the file. `None` for an invalid file, after its findings were printed.
-fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
+fn load(args: &SimArgs, context: &Context) -> anyhow::Result<Option<Scenario>> {
     let text = check::read(&args.scenario)?;
     let folder = args.scenario.parent().unwrap_or_else(|| Path::new("."));
     let mut fetch = |path: &str| {
@@ -73,7 +73,7 @@ fn load(args: &Args, context: &Context) -> anyhow::Result<Option<Scenario>> {
     }))
 }
 
-fn simulate(scenario: &Scenario, args: &Args) -> anyhow::Result<Results> {
+fn simulate(scenario: &Scenario, args: &SimArgs) -> anyhow::Result<Results> {
     let mut simulation = Simulation::new(scenario).map_err(|problems| {
         // The file has been checked, and the seed is free.
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();

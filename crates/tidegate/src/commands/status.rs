@@ -86,7 +86,7 @@ fn show(status: &Status) -> String {
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());
     }
-    text + &table(&status.aggregates) + &others(status) + &signals(&status.aggregates)
+    text + &table(&status.aggregates) + &others(status) + &ack_controls(&status.aggregates)
 }
 
 fn crossed(it: &LinkDirection) -> String {
@@ -196,22 +196,32 @@ fn table(aggregates: &[Aggregate]) -> String {
 }
 
 /// Aggregates with ACK control.
-fn signals(aggregates: &[Aggregate]) -> String {
-    let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, it.signal.as_ref()?)));
+fn ack_controls(aggregates: &[Aggregate]) -> String {
+    let with =
+        busiest(aggregates).into_iter().filter_map(|it| Some((it, it.ack_control.as_ref()?)));
     let mut rows = vec![
-        ["policy", "direction", "signal", "held ACKs", "hold", "steps", "overdue", "ungoverned"]
-            .map(str::to_owned),
+        [
+            "policy",
+            "direction",
+            "ACK control",
+            "held ACKs",
+            "hold",
+            "steps",
+            "overdue",
+            "uncontrolled",
+        ]
+        .map(str::to_owned),
     ];
-    rows.extend(with.map(|(it, signal)| {
+    rows.extend(with.map(|(it, control)| {
         [
             it.policy.clone(),
             it.direction.clone(),
-            signal.kind.clone(),
-            signal.counts.held.to_string(),
-            format!("{} us", signal.mean_hold_us),
-            signal.counts.split.to_string(),
-            signal.counts.overdue.to_string(),
-            signal.counts.ungoverned.to_string(),
+            control.kind.clone(),
+            control.counts.held.to_string(),
+            format!("{} us", control.mean_hold_us),
+            control.counts.split.to_string(),
+            control.counts.overdue.to_string(),
+            control.uncontrolled.to_string(),
         ]
     }));
     if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }

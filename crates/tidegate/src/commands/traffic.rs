@@ -12,13 +12,13 @@ use crate::traffic::{Ping, Sender, Server, Transfer, ping, transfer, watch};
 
 /// What `traffic` is told.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TrafficArgs {
     #[command(subcommand)]
-    command: Command,
+    command: TrafficCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum TrafficCommand {
     /// Send and receive as asked over TCP, and echo over UDP
     Serve {
         /// Address and port
@@ -82,27 +82,27 @@ struct Fetch {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &TrafficArgs, context: &Context) -> anyhow::Result<Exit> {
     let output = context.output;
     match &args.command {
-        Command::Serve { address, congestion } => {
+        TrafficCommand::Serve { address, congestion } => {
             let server = Server::bind(*address, congestion.as_deref())?;
             // The parent process waits for this line.
             output.json(&serde_json::json!({ "address": server.address()? }))?;
             server.run()?;
             Ok(Exit::Done)
         }
-        Command::Watch { interface, interval } => {
+        TrafficCommand::Watch { interface, interval } => {
             watch(interface, *interval, |seen| output.json(&seen).is_ok())?;
             Ok(Exit::Done)
         }
-        Command::Fetch(fetch) => {
+        TrafficCommand::Fetch(fetch) => {
             // The last line decides. Readers use the others to follow the progress.
             let outcome = transfer(&fetch.transfer(), |progress| drop(output.json(&progress)))?;
             output.json(&outcome)?;
             Ok(if outcome.complete && outcome.intact { Exit::Done } else { Exit::Failed })
         }
-        &Command::Ping { server, from, every, time, patience } => {
+        &TrafficCommand::Ping { server, from, every, time, patience } => {
             let it = Ping { server, from, every, time, patience };
             output.json(&ping(&it, |echo| drop(output.json(&echo)))?)?;
             Ok(Exit::Done)

@@ -6,6 +6,8 @@
 //! restart needs no server.
 //!
 //! Source: the policy agent of `aggregates`, section 6.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 mod reports;
 mod store;

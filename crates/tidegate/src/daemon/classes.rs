@@ -1,4 +1,6 @@
 //! Live changes of classes while the gateway runs, until policies are applied.
+//!
+//! Methods of `Daemon` and `Installed`, whose fields are in `daemon.rs`.
 
 use std::sync::Arc;
 

@@ -83,9 +83,9 @@ fn why(matching: &[&Policy]) -> String {
 }
 
 /// A packet and its outer headers.
-type Seen<'a> = (&'a Packet, Option<&'a Outer>);
+type HeaderView<'a> = (&'a Packet, Option<&'a Outer>);
 
-fn candidates(set: &PolicySet, packet: Seen<'_>, direction: Direction) -> Vec<Candidate> {
+fn candidates(set: &PolicySet, packet: HeaderView<'_>, direction: Direction) -> Vec<Candidate> {
     let candidate = |policy: &Policy| Candidate {
         policy: policy.name.clone(),
         priority: policy.priority,
@@ -96,7 +96,7 @@ fn candidates(set: &PolicySet, packet: Seen<'_>, direction: Direction) -> Vec<Ca
 }
 
 /// The first field of `filter` that the packet does not match.
-fn differs_in(filter: &Filter, packet: Seen<'_>, direction: Direction) -> Option<String> {
+fn differs_in(filter: &Filter, packet: HeaderView<'_>, direction: Direction) -> Option<String> {
     let matches = |filter: &Filter| filter.matches_inside(packet.0, packet.1, direction);
     if matches(filter) {
         return None;

@@ -15,8 +15,8 @@ use tidegate_core::ack::Counts;
 pub(crate) use text::{Labels, Page, float, labels};
 
 use crate::api::{
-    Aggregate, Class, Control, Count, FailToWire, LinkDirection, OtherEnd, Signal, Source, Status,
-    Trunk,
+    AckControl, Aggregate, Class, Control, Count, FailToWire, LinkDirection, OtherEnd, Source,
+    Status, Trunk,
 };
 
 /// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
@@ -30,7 +30,7 @@ pub(super) fn page(
     gateway(status, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
-    signals(&status.aggregates, &mut page);
+    ack_controls(&status.aggregates, &mut page);
     classes::write(all_classes, &mut page);
     marking::write(status, all_classes, &mut page);
     trunks(all_trunks, &mut page);
@@ -47,29 +47,39 @@ fn gateway(status: &Status, page: &mut Page) {
         ("lan", &ports.lan),
         ("wan", &ports.wan),
     ]);
-    page.metric("tidegate_build_info", "gauge", "Which program runs, and how.", [(info, 1.0)]);
+    page.metric(
+        "tidegate_build_info",
+        "gauge",
+        "Version of the program, and its ports.",
+        [(info, 1.0)],
+    );
     let uptime = float(status.uptime_ms) / 1e3;
     page.metric("tidegate_uptime_seconds", "gauge", "Time since the start.", one(uptime));
     let help = "Policy sets installed since the start.";
     page.metric("tidegate_policy_generation", "gauge", help, one(float(status.generation)));
-    let help = "Whether the kernel passes frames straight across once the gateway has ended.";
+    let help = "1 if the kernel lets frames bypass a gateway that has ended.";
     let wire = f64::from(u8::from(ports.fail_to_wire == FailToWire::Always));
     page.metric("tidegate_fail_to_wire_enabled", "gauge", help, one(wire));
     let alarms = f64::from(u8::from(!status.alarms.is_empty()));
+    page.metric("tidegate_alarm_active", "gauge", "1 if something needs attention.", one(alarms));
     page.metric(
-        "tidegate_alarm_active",
+        "tidegate_flows",
         "gauge",
-        "Whether something needs attention.",
-        one(alarms),
+        "Entries in the flow table.",
+        one(f64::from(status.flows)),
     );
-    page.metric("tidegate_flows", "gauge", "Flows told apart.", one(f64::from(status.flows)));
-    let help = "Flows that found the table full.";
+    let help = "Flows without an entry, because the flow table was full.";
     page.metric("tidegate_untracked_flows_total", "counter", help, one(float(status.untracked)));
     let help = "Fragments whose first fragment was not known.";
     let fragments = one(float(status.fragments_without_first));
     page.metric("tidegate_fragments_without_first_total", "counter", help, fragments);
-    page.metric("tidegate_held_packets", "gauge", "Packets inside.", one(f64::from(status.held)));
-    let help = "Times the loop came back so late that what had arrived was too old to send.";
+    page.metric(
+        "tidegate_held_packets",
+        "gauge",
+        "Packets in the gateway.",
+        one(f64::from(status.held)),
+    );
+    let help = "Times that the loop was so late that arrived frames were too old to send.";
     page.metric("tidegate_hangs_total", "counter", help, one(float(status.hangs)));
     let help = "Longest processor time of the data plane for one command, or for one slice of a policy change with \
                 the packets of its turn, since the start.";
@@ -78,8 +88,7 @@ fn gateway(status: &Status, page: &mut Page) {
     let drops = status.drops.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     page.metric("tidegate_dropped_packets_total", "counter", "Packets dropped.", drops);
     let thinned = (labels(&[("reason", "redundant-ack")]), float(status.redundant_acks));
-    let help =
-        "ACKs dropped because the next one of their flow says all of it and more: no losses.";
+    let help = "ACKs superseded by the next ACK of their flow. They are no losses.";
     page.metric("tidegate_thinned_packets_total", "counter", help, [thinned]);
     let marks = status.marks.iter().map(|(reason, n)| (labels(&[("reason", reason)]), float(*n)));
     let help = "Packets marked congestion experienced (ECN).";
@@ -92,8 +101,8 @@ fn link(status: &Status, page: &mut Page) {
         let sample = |(name, direction)| (labels(&[("direction", name)]), float(value(direction)));
         page.metric(name, kind, help, directions.map(sample));
     };
-    metric("tidegate_received_bytes_total", "counter", "Bytes taken in.", |it| it.received.bytes);
-    metric("tidegate_received_packets_total", "counter", "Packets taken in.", |it| {
+    metric("tidegate_received_bytes_total", "counter", "Bytes received.", |it| it.received.bytes);
+    metric("tidegate_received_packets_total", "counter", "Packets received.", |it| {
         it.received.packets
     });
     metric("tidegate_transmitted_bytes_total", "counter", "Bytes sent.", |it| it.transmitted.bytes);
@@ -172,23 +181,23 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Aggregate) -> f64| {
         page.metric(name, kind, help, all.iter().map(|it| (pair(it), value(it))));
     };
-    let help = "Bytes that came in for the policy.";
+    let help = "Bytes that arrived for the policy.";
     metric("tidegate_policy_offered_bytes_total", "counter", help, |it| float(it.offered.bytes));
-    let help = "Bytes of the policy that left, in profile where there is one.";
+    let help = "Bytes of the policy that departed, in profile if the policy has a profile.";
     metric("tidegate_policy_conforming_bytes_total", "counter", help, |it| {
         float(it.conforming.bytes)
     });
-    let help = "Bytes of the policy that left out of profile.";
+    let help = "Bytes of the policy that departed out of profile.";
     metric("tidegate_policy_exceeding_bytes_total", "counter", help, |it| {
         float(it.exceeding.bytes)
     });
-    let help = "Packets of the policy that left.";
+    let help = "Packets of the policy that departed.";
     metric("tidegate_policy_transmitted_packets_total", "counter", help, |it| {
         float(it.conforming.packets + it.exceeding.packets)
     });
-    let help = "Time that packets of the policy which have left had waited.";
+    let help = "Total waiting time of departed packets of the policy.";
     metric("tidegate_policy_wait_seconds_total", "counter", help, |it| float(it.waited_ns) / 1e9);
-    let help = "Packets of the policy that left more than 2 ms after they conformed.";
+    let help = "Packets of the policy that departed more than 2 ms after they conformed.";
     metric("tidegate_policy_late_packets_total", "counter", help, |it| float(it.late));
     let help = "Bytes of the policy that wait.";
     metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
@@ -210,40 +219,49 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
-fn signals(all: &[Aggregate], page: &mut Page) {
-    let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Signal) -> f64| {
+/// Counters of ACK control. The label `signal` repeats `ack_control` for readers of earlier versions.
+fn ack_controls(all: &[Aggregate], page: &mut Page) {
+    let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&AckControl) -> f64| {
         let sample = |it: &Aggregate| {
-            let signal = it.signal.as_ref()?;
-            let pairs =
-                [("policy", &it.policy), ("direction", &it.direction), ("signal", &signal.kind)];
-            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(signal)))
+            let control = it.ack_control.as_ref()?;
+            let pairs = [
+                ("policy", &it.policy),
+                ("direction", &it.direction),
+                ("ack_control", &control.kind),
+                ("signal", &control.kind),
+            ];
+            Some((labels(&pairs.map(|(name, value)| (name, &**value))), value(control)))
         };
         page.metric(name, kind, help, all.iter().filter_map(sample));
     };
     let help = "Flows whose senders send more data than their ACKs request.";
-    let unresponsive = |it: &Signal| f64::from(it.unresponsive);
+    let unresponsive = |it: &AckControl| f64::from(it.unresponsive);
     metric("tidegate_policy_unresponsive_flows", "gauge", help, &unresponsive);
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Counts) -> f64| {
-        metric(name, kind, help, &|it: &Signal| value(&it.counts));
+        metric(name, kind, help, &|it: &AckControl| value(&it.counts));
     };
-    let help = "ACKs held that go back to senders of the policy.";
+    let help = "ACKs to senders of the policy that are held now.";
     metric("tidegate_policy_held_acks", "gauge", help, |it| f64::from(it.held));
-    let help = "ACKs that had to wait.";
+    let help = "ACKs that were held.";
     metric("tidegate_policy_delayed_acks_total", "counter", help, |it| float(it.delayed));
-    let help = "Time for which ACKs that have gone on were held.";
+    let help = "Total hold of released ACKs.";
     metric("tidegate_policy_ack_hold_seconds_total", "counter", help, |it| float(it.held_ns) / 1e9);
-    let help = "ACKs made again of another packet.";
+    let help = "ACKs that were rebuilt from a record and another packet of their flow.";
     metric("tidegate_policy_made_acks_total", "counter", help, |it| float(it.made));
-    let help = "Steps, beyond the last, in which ACKs of much data went on.";
+    let help = "Extra ACKs, because an ACK of much data was released in steps.";
     metric("tidegate_policy_ack_steps_total", "counter", help, |it| float(it.split));
-    let help = "ACKs that went on before their time: held for as long as may be, or without room.";
+    let help = "ACKs released early: after the longest permitted hold, or for lack of room.";
     metric("tidegate_policy_overdue_acks_total", "counter", help, |it| float(it.overdue));
-    let help = "Windows made smaller.";
+    let help = "ACKs whose window was reduced.";
     metric("tidegate_policy_reduced_windows_total", "counter", help, |it| float(it.windows));
-    let help = "ACKs of data that was never sent, or of less than was acknowledged before.";
+    let help =
+        "ACKs of data that was never sent, and ACKs below an earlier acknowledgement number.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data packets queued as without a signal: under a digest, seen one way only, or of an unresponsive sender.";
-    metric("tidegate_policy_ungoverned_segments_total", "counter", help, |it| float(it.ungoverned));
+    let help = "Data packets queued without ACK control: under a digest, seen in one direction only, or of an unresponsive sender.";
+    let value = |it: &Counts| float(it.ungoverned);
+    metric("tidegate_policy_uncontrolled_segments_total", "counter", help, value);
+    let help = "Earlier name of `tidegate_policy_uncontrolled_segments_total`.";
+    metric("tidegate_policy_ungoverned_segments_total", "counter", help, value);
 }
 
 fn trunks(all: &[Trunk], page: &mut Page) {
@@ -252,21 +270,21 @@ fn trunks(all: &[Trunk], page: &mut Page) {
         let samples = all.iter().filter_map(|it| Some((name(it), value(it)?)));
         page.metric(name_of, kind, help, samples);
     };
-    let help = "Whether the other gateway of the trunk is there.";
+    let help = "1 if the other gateway of the trunk answers.";
     metric("tidegate_trunk_up", "gauge", help, |it| {
         Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
     });
-    let help = "User bytes that left within the last second, from the IP header on.";
+    let help = "User bytes that departed within the last second, from the IP header on.";
     metric("tidegate_trunk_rate_bytes_per_second", "gauge", help, |it| {
         Some(float(it.rate_bps) / 8.0)
     });
-    let help = "Management connections that have heard nothing for three RTO.";
+    let help = "Management connections without an answer for three RTO.";
     metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
     let help = "Management packets that may be in flight; with epochs, 1500 user bytes each.";
     metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));
     let help = "Smoothed round-trip time of management packets, or of boundaries of epochs.";
     metric("tidegate_trunk_rtt_seconds", "gauge", help, |it| Some(float(it.rtt_us?) / 1e6));
-    let help = "User bytes that may be sent now; less than zero is what was borrowed.";
+    let help = "Credit: user bytes that may be sent now. Negative credit is borrowed.";
     metric("tidegate_trunk_credit_bytes", "gauge", help, |it| Some(signed(it.credit_bytes)));
     let help = "User bytes that wait at the trunk.";
     metric("tidegate_trunk_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
@@ -304,7 +322,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
         };
         ["up", "silent", "unknown", "mismatch"].into_iter().filter_map(of)
     });
-    let help = "What is known of the other gateway: 1 for its state, 0 for the others.";
+    let help = "State of the other gateway: 1 for the present state, 0 for each other state.";
     page.metric("tidegate_trunk_peer_state", "gauge", help, states);
     let refused = all.iter().flat_map(|it| {
         let by_reason = it.other_end.iter().flat_map(|end| &end.refused);

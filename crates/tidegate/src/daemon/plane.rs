@@ -38,7 +38,7 @@ pub(crate) struct Plane {
 }
 
 /// State of the data plane at one instant.
-pub(crate) struct Seen {
+pub(crate) struct PlaneSnapshot {
     /// The gateway.
     pub(crate) report: Report,
     /// Its ports, LAN first. Empty in a test.
@@ -146,10 +146,10 @@ impl Plane {
     }
 
     /// Collects the report, the port counters and the bypass counters, without classes.
-    pub(crate) async fn look(&self) -> Result<Seen, Failure> {
+    pub(crate) async fn look(&self) -> Result<PlaneSnapshot, Failure> {
         let (report, _) = self.survey(Survey::of_policies()).await?;
         let report = report.unwrap_or_default();
-        self.ask(|live| Seen {
+        self.ask(|live| PlaneSnapshot {
             report,
             ports: live.ports.iter().map(|port| port.counters()).collect(),
             hangs: live.hangs,

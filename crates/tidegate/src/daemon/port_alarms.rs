@@ -10,14 +10,14 @@ use std::time::Duration;
 use tidegate_core::{Reason, Time};
 use tidegate_dataplane::{PortCounters, Refusal, Refused};
 
-use super::plane::Seen;
+use super::plane::PlaneSnapshot;
 use crate::api::Ports;
 
 /// Time for which an alarm outlasts its cause: the polling interval of most monitoring systems.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The alarms in force.
-pub(super) fn of(seen: &Seen, ports: &Ports) -> Vec<String> {
+pub(super) fn of(seen: &PlaneSnapshot, ports: &Ports) -> Vec<String> {
     let names = [&ports.lan, &ports.wan];
     let others = [&ports.wan, &ports.lan];
     let is_recent = |at: Time| seen.now.since(at) < RECENT;
@@ -39,7 +39,7 @@ pub(super) fn of(seen: &Seen, ports: &Ports) -> Vec<String> {
 /// Least number of hangs for an alarm. A single one may be a suspended machine.
 const HANGS: u64 = 2;
 
-fn hung(seen: &Seen) -> String {
+fn hung(seen: &PlaneSnapshot) -> String {
     let stale: u64 = seen.ports.iter().map(|port| port.drops.of(Reason::Stale)).sum();
     format!(
         "the gateway hung {} times so far: meanwhile frames bypassed it, and {stale} were dropped as stale; \
@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(now: u64, wan: PortCounters) -> Seen {
-        Seen {
+    fn seen(now: u64, wan: PortCounters) -> PlaneSnapshot {
+        PlaneSnapshot {
             report: Report::default(),
             ports: vec![PortCounters::default(), wan],
             hangs: 0,
@@ -126,7 +126,7 @@ mod tests {
         let of = |now, hangs| {
             let mut port = PortCounters::default();
             (0..99).for_each(|_| port.drops.count(Reason::Stale));
-            of(&Seen { hangs, hung_at: Time::from_secs(100), ..seen(now, port) }, &ports())
+            of(&PlaneSnapshot { hangs, hung_at: Time::from_secs(100), ..seen(now, port) }, &ports())
         };
         let said = of(159, 2);
         assert!(said.len() == 1 && said[0].contains("hung 2 times so far"), "{said:?}");

@@ -8,7 +8,7 @@ use tidegate_dataplane::{
 };
 
 use super::plane::{Opened, Wire};
-use super::trunks::Trunks;
+use super::trunks::PortTrunks;
 use super::{Installed, PortLock};
 use crate::api::{self, Ports};
 use crate::code::Code;
@@ -38,7 +38,7 @@ fn open_on(
 ) -> Result<Opened, Failure> {
     let config = &installed.config;
     let wire = WireConfig { timeout: config.heartbeat, epoch: clock.origin(), tc: Tc::default() };
-    let trunks = Trunks::new(installed.ends.clone(), pair[1])?;
+    let trunks = PortTrunks::new(installed.ends.clone(), pair[1])?;
     if config.backend == Backend::AfPacket {
         return af_packet(config, pair, &wire, trunks, Vec::new());
     }
@@ -75,7 +75,7 @@ fn xdp(
 fn xdp_opened(
     config: &Config,
     opened: af_xdp::Opened,
-    trunks: Trunks,
+    trunks: PortTrunks,
     memory: &PacketMemory,
 ) -> Opened {
     let mut modes: Vec<_> = opened.wire.modes().into_iter().flatten().map(Mode::name).collect();
@@ -94,7 +94,7 @@ fn af_packet(
     config: &Config,
     pair: [&Interface; 2],
     wire: &WireConfig,
-    trunks: Trunks,
+    trunks: PortTrunks,
     mut notes: Vec<String>,
 ) -> Result<Opened, Failure> {
     let packets = config.gateway.packets;

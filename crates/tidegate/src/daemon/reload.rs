@@ -1,4 +1,6 @@
 //! SIGHUP: the policy file that was applied last is read again.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::path::Path;
 use std::sync::Arc;

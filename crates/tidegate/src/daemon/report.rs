@@ -14,12 +14,12 @@ use tidegate_core::report::{
 use tidegate_core::{ByReason, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
-use super::plane::Seen;
+use super::plane::PlaneSnapshot;
 use crate::api;
 use crate::config::Config;
 
 /// Converts `seen`; fields that only the daemon knows stay empty.
-pub(super) fn status(seen: &Seen) -> api::Status {
+pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     let report = &seen.report;
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,7 +57,7 @@ pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
 /// The alarm that names a flow whose sender does not respond.
 pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
     format!(
-        "{} to {} ({}) does not respond: it sends more than its ACKs ask for, and policy {} treats \
+        "{} to {} ({}) does not respond: it sends more than its ACKs request, and policy {} treats \
          it like UDP; look at its sender, or match it with a policy of its own",
         it.src,
         it.dst,
@@ -66,7 +66,7 @@ pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
     )
 }
 
-fn link_direction(seen: &Seen, direction: Direction) -> api::LinkDirection {
+fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirection {
     let at = direction.index();
     let port = seen.ports.get(at).map(|port| api::PortCount {
         ring_overflows: port.ring_overflows,
@@ -134,6 +134,7 @@ fn micros(span: Duration) -> u64 {
 }
 
 fn aggregate(it: &AggregateReport) -> api::Aggregate {
+    let control = it.signal.map(|kind| ack_control(kind, it));
     let left = it.conforming.packets + it.exceeding.packets;
     api::Aggregate {
         policy: it.policy.clone(),
@@ -152,16 +153,22 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
         marks: counted([it.marks]),
         marking: it.marking.map(marking),
         triggers: triggers(it.triggers),
-        signal: it.signal.map(|kind| signal(kind, it)),
+        ack_control: control.clone(),
+        signal: control,
     }
 }
 
-fn signal(kind: &str, it: &AggregateReport) -> api::Signal {
+fn ack_control(kind: &str, it: &AggregateReport) -> api::AckControl {
     let counts = it.acks;
     let gone = counts.delayed.saturating_sub(counts.held.into());
     let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
-    let unresponsive = it.unresponsive;
-    api::Signal { kind: kind.to_owned(), mean_hold_us, unresponsive, counts }
+    api::AckControl {
+        kind: kind.to_owned(),
+        mean_hold_us,
+        unresponsive: it.unresponsive,
+        uncontrolled: counts.ungoverned,
+        counts,
+    }
 }
 
 /// Converts the report of a class.
@@ -276,9 +283,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
             format!("{policy_with_profile}: {bytes} bytes wait{held}")
         }
         Limit::Policy { bytes, shared: true } => {
-            format!(
-                "{policy_with_profile}: {bytes} bytes wait of it and others with its share{held}"
-            )
+            format!("{policy_with_profile}: {bytes} bytes wait, with flows of the same share{held}")
         }
         Limit::Trunk { name, bytes } => {
             format!("trunk {name}: {bytes} bytes wait for credit{held}")
@@ -290,7 +295,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
             format!("policy {policy}, which holds {acks} of its packets as ACKs")
         }
         Limit::Receiver => "its receiver: the window is full".to_owned(),
-        Limit::Window => format!("{policy_with_profile}: its window is made smaller, and full"),
+        Limit::Window => format!("{policy_with_profile}: its reduced window is full"),
         Limit::Silent => "its sender, which sends nothing".to_owned(),
         Limit::Sender => {
             let here = policy.map_or_else(|| "no policy matches it".to_owned(), passed);
@@ -369,7 +374,7 @@ mod tests {
             (Limit::Policy { bytes, shared: false }, format!("{web}: 3028 bytes wait")),
             (
                 Limit::Policy { bytes, shared: true },
-                format!("{web}: 3028 bytes wait of it and others with its share"),
+                format!("{web}: 3028 bytes wait, with flows of the same share"),
             ),
             (
                 Limit::Trunk { name: name.clone(), bytes },
@@ -394,7 +399,7 @@ mod tests {
                 "policy paris, which holds 7 of its packets as ACKs".to_owned(),
             ),
             (Some("web"), Limit::Receiver, "its receiver: the window is full".to_owned()),
-            (Some("web"), Limit::Window, format!("{web}: its window is made smaller, and full")),
+            (Some("web"), Limit::Window, format!("{web}: its reduced window is full")),
             (None, Limit::Silent, "its sender, which sends nothing".to_owned()),
             (None, Limit::Sender, format!("{sender} no policy matches it")),
             (Some("web"), Limit::Sender, format!("{sender} policy web has room for more")),

@@ -3,6 +3,8 @@
 //! The text is on the disk before any change. It becomes the policy file while no other change can
 //! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
 //! at the same time. If the file system hangs, the file may hold an earlier text, and an alarm is raised.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::io;
 use std::sync::Arc;
@@ -94,7 +96,7 @@ impl Daemon {
 
     fn unsaved(&self, error: &io::Error) -> Failure {
         let file = self.started_file.display();
-        let message = format!("cannot write {file}: {error}; what ran before runs");
+        let message = format!("cannot write {file}: {error}; the previous policies are in force");
         Failure::new(Code::NotSaved, message)
     }
 }

@@ -82,7 +82,7 @@ fn lock_path(socket: &Path) -> PathBuf {
 }
 
 /// The servers on the control socket and the optional metrics port.
-pub(crate) struct Server {
+pub(crate) struct ControlServers {
     daemon: Arc<Daemon>,
     socket: Socket,
     metrics: Option<TcpListener>,
@@ -90,7 +90,7 @@ pub(crate) struct Server {
     pub(super) seats: [Arc<Seats>; 2],
 }
 
-impl Server {
+impl ControlServers {
     /// A server with `limits` for the control socket, then for the metrics port.
     pub(crate) fn new(
         daemon: Arc<Daemon>,
@@ -159,11 +159,11 @@ async fn converse(
         let answer = routes.call(request);
         async move {
             let answer = answer.await?;
-            let shared = answer.extensions().get::<Shared>().is_some();
+            let shared = answer.extensions().get::<SharedAnswer>().is_some();
             let bytes = if shared { 0 } else { answer.body().size_hint().lower() };
             let charge = connection.answers(usize::try_from(bytes).unwrap_or(usize::MAX));
             let charge = Arc::new(charge);
-            let charged = move |bytes| Bytes::from_owner(Charged(bytes, charge.clone()));
+            let charged = move |bytes| Bytes::from_owner(ChargedAnswer(bytes, charge.clone()));
             let body = |body: body::Body| body.map_frame(move |frame| frame.map_data(&charged));
             Ok::<_, Infallible>(answer.map(body))
         }
@@ -179,12 +179,12 @@ const BUFFER: usize = 64 << 10;
 
 /// Marks an answer that several connections share; its bytes are charged to no connection.
 #[derive(Clone, Copy)]
-struct Shared;
+struct SharedAnswer;
 
 /// Bytes of an answer, which hold its memory until they are sent.
-struct Charged(Bytes, #[expect(dead_code, reason = "held, and not used")] Arc<Charge>);
+struct ChargedAnswer(Bytes, #[expect(dead_code, reason = "held, and not used")] Arc<Charge>);
 
-impl AsRef<[u8]> for Charged {
+impl AsRef<[u8]> for ChargedAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -303,50 +303,50 @@ fn metrics_routes(daemon: Arc<Daemon>) -> Router {
     Router::new().route("/metrics", get(scrape)).with_state(pages)
 }
 
-type Control = State<Arc<Daemon>>;
+type DaemonState = State<Arc<Daemon>>;
 
-async fn status(State(daemon): Control) -> Response {
+async fn status(State(daemon): DaemonState) -> Response {
     report(&daemon.looking, daemon.status()).await
 }
 
 /// Number of flows in a list without `?most=N`.
 const FLOWS: usize = 100;
 
-async fn flows(State(daemon): Control, RawQuery(query): RawQuery) -> Response {
+async fn flows(State(daemon): DaemonState, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let most = query.split('&').find_map(|pair| pair.strip_prefix("most=")?.parse().ok());
     report(&daemon.listing, daemon.flows(most.unwrap_or(FLOWS))).await
 }
 
-async fn classes(State(daemon): Control) -> Response {
+async fn classes(State(daemon): DaemonState) -> Response {
     report(&daemon.listing, daemon.classes()).await
 }
 
-async fn trunks(State(daemon): Control) -> Response {
+async fn trunks(State(daemon): DaemonState) -> Response {
     answer(daemon.trunks().await.map_err(Refusal::from))
 }
 
 async fn change_class(
-    State(daemon): Control,
+    State(daemon): DaemonState,
     InPath(name): InPath<String>,
     Body(change): Body<ClassChange>,
 ) -> Response {
     answer(whole(async move { daemon.change_class(name, &change).await }).await)
 }
 
-async fn add_class(State(daemon): Control, Body(new): Body<NewClass>) -> Response {
+async fn add_class(State(daemon): DaemonState, Body(new): Body<NewClass>) -> Response {
     answer(whole(async move { daemon.add_class(new).await }).await)
 }
 
-async fn remove_class(State(daemon): Control, InPath(name): InPath<String>) -> Response {
+async fn remove_class(State(daemon): DaemonState, InPath(name): InPath<String>) -> Response {
     answer(whole(async move { daemon.remove_class(name).await }).await)
 }
 
-async fn plan(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
+async fn plan(State(daemon): DaemonState, Body(proposal): Body<Proposal>) -> Response {
     answer(daemon.plan(proposal).await)
 }
 
-async fn apply(State(daemon): Control, Body(proposal): Body<Proposal>) -> Response {
+async fn apply(State(daemon): DaemonState, Body(proposal): Body<Proposal>) -> Response {
     if proposal.save {
         // Its turn lasts until the file is written.
         return answer(whole(async move { daemon.apply(proposal).await }).await);
@@ -354,24 +354,24 @@ async fn apply(State(daemon): Control, Body(proposal): Body<Proposal>) -> Respon
     answer(daemon.apply(proposal).await)
 }
 
-async fn confirm(State(daemon): Control) -> Response {
+async fn confirm(State(daemon): DaemonState) -> Response {
     answer(daemon.confirm().await)
 }
 
-async fn explain(State(daemon): Control, Body(question): Body<Question>) -> Response {
+async fn explain(State(daemon): DaemonState, Body(question): Body<Question>) -> Response {
     answer(daemon.explain(question).await)
 }
 
-async fn sources(State(daemon): Control) -> Response {
+async fn sources(State(daemon): DaemonState) -> Response {
     answer(Ok(daemon.sources().await))
 }
 
-async fn plan_source(State(daemon): Control, InPath(name): InPath<String>) -> Response {
+async fn plan_source(State(daemon): DaemonState, InPath(name): InPath<String>) -> Response {
     answer(daemon.plan_source(&name).await)
 }
 
 async fn apply_source(
-    State(daemon): Control,
+    State(daemon): DaemonState,
     InPath(name): InPath<String>,
     Body(how): Body<OfSource>,
 ) -> Response {
@@ -433,7 +433,7 @@ impl AsRef<[u8]> for Sent {
 
 async fn scrape(State(pages): State<Arc<Pages>>) -> Response {
     match pages.page().await {
-        Ok(page) => (Extension(Shared), PAGE, Bytes::from_owner(Sent(page))).into_response(),
+        Ok(page) => (Extension(SharedAnswer), PAGE, Bytes::from_owner(Sent(page))).into_response(),
         Err(failure) => refuse(&failure.into()),
     }
 }

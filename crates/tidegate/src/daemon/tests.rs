@@ -102,7 +102,7 @@ impl Fixture {
         let plane = Plane::start(&installed, |_, _, _| Ok(open())).unwrap();
         let daemon = Daemon::new(plane, installed, false, Losses::default(), agent);
         let socket = Socket::open(&folder.join("socket")).unwrap();
-        let server = Server::new(daemon.clone(), socket, None, [limits; 2]);
+        let server = ControlServers::new(daemon.clone(), socket, None, [limits; 2]);
         let seats = server.seats[0].clone();
         let server = tokio::spawn(server.serve());
         Self { daemon, folder, server, seats }
@@ -204,8 +204,10 @@ async fn plan_says_what_apply_then_does() {
     assert_eq!((status.generation, status.file.as_str()), (applied.generation, "new.toml"));
     assert_eq!(
         fixture.plan(NOTHING).await,
-        ["- policy web: action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
-          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue fq-codel; signal none"]
+        [
+            "- policy web: ack_control none; action shape; allocation logical-partitions; match dst 10.0.0.0/8; mode \
+          enforce; priority 0; profile mean 8 Mbit/s, burst 64 KiB; queue fq-codel"
+        ]
     );
 }
 

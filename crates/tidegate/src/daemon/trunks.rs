@@ -22,7 +22,7 @@ use crate::files;
 use crate::output::Failure;
 
 /// Trunks for the WAN port.
-pub(super) struct Trunks {
+pub(super) struct PortTrunks {
     mac: [u8; 6],
     ends: Seeded,
 }
@@ -30,7 +30,7 @@ pub(super) struct Trunks {
 /// Trunks that terminate at the port, each with unique random bytes.
 pub(super) type Seeded = Vec<(TrunkEnd, [u8; 32])>;
 
-impl Trunks {
+impl PortTrunks {
     /// The trunks of `ends` for the interface `wan`.
     pub(super) fn new(ends: Vec<TrunkEnd>, wan: &Interface) -> Result<Self, Failure> {
         let mac = wan.mac().map_err(|error| no_interface(&error))?;

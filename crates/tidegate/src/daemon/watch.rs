@@ -10,14 +10,14 @@ use tidegate_dataplane::fail_to_wire::{Guard, Trouble as Intrusion};
 
 /// The ports, with their last known state.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    ports: Vec<Watched>,
+pub(crate) struct PortWatch {
+    ports: Vec<WatchedPort>,
     guard: Guard,
     intrusions: Vec<Intrusion>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedPort {
     /// The interface as opened. Its index stays when it is renamed.
     interface: Interface,
     mtu: u32,
@@ -38,12 +38,12 @@ enum Trouble {
     Renamed(String),
 }
 
-impl Watch {
+impl PortWatch {
     /// Watches the interfaces of these names that exist, and their programs.
     pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;
-            Some(Watched { mtu: interface.mtu().ok()?, interface, trouble: None })
+            Some(WatchedPort { mtu: interface.mtu().ok()?, interface, trouble: None })
         };
         let ports = names.into_iter().filter_map(watched).collect();
         Self { ports, guard, intrusions: Vec::new() }
@@ -87,7 +87,7 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchedPort {
     fn look(&self) -> Option<Trouble> {
         let Ok(now) = Interface::numbered(self.interface.index()) else {
             let replaced = Interface::find(self.interface.name()).is_ok();
@@ -103,7 +103,7 @@ impl Watched {
     }
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for WatchedPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.interface.name();
         match &self.trouble {

@@ -159,7 +159,7 @@ impl Message {
         if first >> 4 != VERSION {
             return Err(Refusal::Version);
         }
-        let mut rest = Reader(rest);
+        let mut rest = Undecoded(rest);
         let message = match first & 0xf {
             HELLO => rest.hello(),
             SEGMENT => rest.segment(),
@@ -206,9 +206,9 @@ fn pair(first: u32, second: u32) -> [u8; 8] {
 }
 
 /// The bytes not yet decoded.
-struct Reader<'a>(&'a [u8]);
+struct Undecoded<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl Undecoded<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

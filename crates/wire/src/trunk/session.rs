@@ -6,13 +6,28 @@
 //! chose alone. The key and these nonces give the keys of the *session*, one for each direction,
 //! which seal and number every segment. Nothing recorded earlier belongs to the session.
 //!
-//! A nonce serves one session. A peer may come with another nonce because it has started again, or
-//! because somebody replays an earlier hello. A new nonce then asks the peer to answer, and the
-//! session continues until it has.
+//! ```text
+//! A asking                                  B asking
+//!    hello: own a, heard none  ---------->     a is unverified: answer once
+//!              <----------  hello: own b, heard a
+//! A agreed on (a, b)
+//!    hello: own a, heard b  ------------->  B agreed on (a, b)
+//!              <----------  hello: own b, heard a
+//!    segments, user packets  <-------->     segments, user packets
+//! ```
 //!
-//! Any other hello may be one of long ago. The answer contains the nonce of that hello, so a live
-//! peer finds its own nonce in it. The session only remembers that this nonce was answered.
-//! Replayed hellos therefore take no answer away from a live peer.
+//! A nonce serves one session. A peer may come with another nonce because it has started again, or
+//! because somebody replays an earlier hello. The states of an end, and the effect of a hello:
+//!
+//! | state | own nonce | hello without it | with it, and the peer's nonce of the session | with it, and another nonce |
+//! |---|---|---|---|---|
+//! | asking | new | answer | | agreed, answer |
+//! | agreed | of the session | answer | the peer is alive | renewing with a new nonce, answer |
+//! | renewing | new; the session continues | answer | | agreed on a new session, answer |
+//!
+//! A hello without the own nonce may be one of long ago. The answer contains the nonce of that
+//! hello, so a live peer finds its own nonce in it. Each such nonce is answered once a second, and
+//! changes nothing else. Replayed hellos therefore take no answer away from a live peer.
 //!
 //! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the
 //! share is found, and whether there are weights. An end refuses hellos of another form, so the
@@ -120,11 +135,11 @@ pub struct Session {
     difference: Option<Refusal>,
     /// Number of nonces made.
     made: u64,
-    /// This end's nonce, and whether it has served a session.
-    own: (Nonce, bool),
+    /// This end's nonce.
+    own: Nonce,
     /// The peer's nonce in the last hello that contained this end's nonce.
     heard: Nonce,
-    agreed: Option<Agreed>,
+    state: SessionState,
     /// Last time of a datagram that only a live peer can have sent.
     alive: Option<Time>,
     /// Unverified nonces answered since this time; they may be replayed.
@@ -133,6 +148,33 @@ pub struct Session {
     refused: Refusals,
     /// Buffer of the last segment's datagram, reused for the next.
     sealed: Vec<u8>,
+}
+
+/// The states in the table above.
+#[derive(Debug)]
+enum SessionState {
+    /// There is no session, and none has used the own nonce.
+    Asking,
+    /// The session of the own nonce.
+    Agreed(Agreed),
+    /// The session of an earlier nonce. No session has used the own nonce.
+    Renewing(Agreed),
+}
+
+impl SessionState {
+    const fn session(&self) -> Option<&Agreed> {
+        match self {
+            Self::Asking => None,
+            Self::Agreed(session) | Self::Renewing(session) => Some(session),
+        }
+    }
+
+    const fn session_mut(&mut self) -> Option<&mut Agreed> {
+        match self {
+            Self::Asking => None,
+            Self::Agreed(session) | Self::Renewing(session) => Some(session),
+        }
+    }
 }
 
 /// A session that both ends have agreed on.
@@ -159,9 +201,9 @@ impl Session {
             form: Form::default(),
             difference: None,
             made: 0,
-            own: ([0; 16], false),
+            own: [0; 16],
             heard: [0; 16],
-            agreed: None,
+            state: SessionState::Asking,
             alive: None,
             answered: (Vec::new(), Time::ZERO),
             sessions: 0,
@@ -195,7 +237,7 @@ impl Session {
     /// Returns `true` if there is a session, so that segments can be sent.
     #[must_use]
     pub const fn is_agreed(&self) -> bool {
-        self.agreed.is_some()
+        self.state.session().is_some()
     }
 
     /// Sessions agreed on so far.
@@ -225,7 +267,7 @@ impl Session {
     /// The hello to send in response to a hello with the nonce `heard`.
     #[must_use]
     pub fn answer(&self, heard: Nonce) -> Vec<u8> {
-        let message = Message::Hello { form: self.form, own: self.own.0, heard };
+        let message = Message::Hello { form: self.form, own: self.own, heard };
         let mut bytes = Vec::new();
         sealed(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
     }
@@ -234,7 +276,7 @@ impl Session {
     /// is too large.
     #[must_use]
     pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
-        let agreed = self.agreed.as_mut()?;
+        let agreed = self.state.session_mut()?;
         let number = agreed.sent[SEGMENT] + 1;
         let message = Message::Segment { channel, number, segment: *segment };
         let bytes = sealed(&message, &agreed.send, &mut self.sealed)?;
@@ -246,7 +288,7 @@ impl Session {
     /// tag. Returns the packet number. `None` without a session.
     #[must_use]
     pub fn seal_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
-        let agreed = self.agreed.as_mut().filter(|_| self.form.encapsulates)?;
+        let agreed = self.state.session_mut().filter(|_| self.form.encapsulates)?;
         let number = agreed.sent[USER_PACKET] + 1;
         let (bytes, seal) = datagram.split_last_chunk_mut::<SEAL>()?;
         let [first, rest @ ..] = bytes.first_chunk_mut::<USER_HEADER>()?;
@@ -294,7 +336,7 @@ impl Session {
                 Ok(Opened::Hello { answer })
             }
             Message::Segment { channel, number, segment } => {
-                let agreed = self.agreed.as_mut().ok_or(Refusal::NoSession)?;
+                let agreed = self.state.session_mut().ok_or(Refusal::NoSession)?;
                 if !agreed.receive.fits(bytes, seal) {
                     return Err(Refusal::Forged);
                 }
@@ -314,7 +356,7 @@ impl Session {
         [a, b, c, d, e, f]: [u8; 6],
         seal: &[u8; SEAL],
     ) -> Result<Opened, Refusal> {
-        let agreed = self.agreed.as_mut().ok_or(Refusal::NoSession)?;
+        let agreed = self.state.session_mut().ok_or(Refusal::NoSession)?;
         if !agreed.receive.fits(bytes, seal) {
             return Err(Refusal::Forged);
         }
@@ -332,49 +374,55 @@ impl Session {
     /// Processes a hello with the nonce `peer` that repeats the nonce `heard`. Returns `true` if an
     /// answer is due.
     fn listen(&mut self, now: Time, peer: Nonce, heard: Nonce) -> bool {
-        let (own, used) = self.own;
-        if heard != own {
+        if heard != self.own {
             return self.may_answer(now, peer);
         }
         self.heard = peer;
-        let goes_on = used && self.agreed.as_ref().is_some_and(|agreed| agreed.peer == peer);
-        if goes_on {
-            self.alive = Some(now);
-            return false;
+        match &self.state {
+            SessionState::Agreed(session) if session.peer == peer => {
+                self.alive = Some(now);
+                false
+            }
+            SessionState::Agreed(_) => {
+                self.renew();
+                true
+            }
+            SessionState::Asking | SessionState::Renewing(_) => {
+                self.agree(peer);
+                self.alive = Some(now);
+                true
+            }
         }
-        if used {
-            self.renew();
-            return true;
-        }
-        self.agree(peer);
-        self.alive = Some(now);
-        true
     }
 
+    /// Begins a session of the own nonce and the nonce `peer`.
     fn agree(&mut self, peer: Nonce) {
-        let (own, _) = self.own;
+        let own = self.own;
         let way = |ends, nonces: [Nonce; 2]| {
             Seal::derive(SEGMENTS, &self.secret, ends, nonces.as_flattened())
         };
-        self.agreed = Some(Agreed {
+        self.state = SessionState::Agreed(Agreed {
             peer,
             send: way(self.ends, [own, peer]),
             receive: way(self.ends.reverse(), [peer, own]),
             sent: [0; 2],
             taken: [Window::default(), Window::default()],
         });
-        self.own.1 = true;
         self.sessions += 1;
     }
 
-    /// Makes another nonce, which no hello has contained yet.
+    /// Makes another nonce, which no hello has contained yet. A session continues.
     fn renew(&mut self) {
         self.made += 1;
         self.answered.0.clear();
         let mut nonce = [0; 16];
         let random = blake3::keyed_hash(&self.random.0, &self.made.to_be_bytes());
         nonce.copy_from_slice(&random.as_bytes()[..16]);
-        self.own = (nonce, false);
+        self.own = nonce;
+        self.state = match std::mem::replace(&mut self.state, SessionState::Asking) {
+            SessionState::Agreed(session) => SessionState::Renewing(session),
+            state => state,
+        };
     }
 
     /// Returns `true` if the unverified nonce `peer` is to be answered now: once per second, within

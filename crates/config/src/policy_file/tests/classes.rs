@@ -43,7 +43,7 @@ error[TG0032]: class `web`: with it, guarantees up come to 9 Mbit/s, of 8 Mbit/s
   --> office.toml:11:13
    |
  7 | guarantee = "8 Mbit/s"
-   |             ---------- what its parent has
+   |             ---------- the guarantee of its parent
 ...
 11 | guarantee = { up = "9 Mbit/s" }
    |             ^^^^^^^^^^^^^^^^^^^
@@ -54,7 +54,7 @@ error[TG0032]: class `guests`: with it, guarantees up come to 11 Mbit/s, of 10 M
   --> office.toml:14:13
    |
  4 | rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
-   |        ---------------------------------------- what the link has
+   |        ---------------------------------------- the rate of the link
 ...
 14 | guarantee = { up = "3 Mbit/s" }
    |             ^^^^^^^^^^^^^^^^^^^
@@ -74,13 +74,13 @@ guarantee = "5 Mbit/s"
 name = "guests"
 guarantee = "5 Mbit/s"
 "# => r#"
-warning[TG0032]: guarantees up come to 10 Mbit/s, of the 9800 kbit/s that control traffic leaves of 10 Mbit/s
+warning[TG0032]: guarantees up come to 10 Mbit/s; control traffic leaves 9800 kbit/s of the 10 Mbit/s of the link
  --> office.toml:4:8
   |
 4 | rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
   |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = help: lower them by 200 kbit/s: they fall short by that while control traffic needs it"#;
+  = help: lower the guarantees by 200 kbit/s, which control traffic may use"#;
     a_ceiling_below_the_guarantee_names_both: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -122,7 +122,7 @@ error[TG0031]: class `a`: it lies below itself
 9 | name = "b"
   |        --- its parent
   |
-  = help: give each class a `parent` that is a class and does not lie below it, or none
+  = help: give each class a `parent` that is not one of its own parts, or no parent
 
 error[TG0031]: class `c`: its parent is no class
   --> office.toml:13:10
@@ -130,7 +130,7 @@ error[TG0031]: class `c`: its parent is no class
 13 | parent = "d"
    |          ^^^
    |
-   = help: give each class a `parent` that is a class and does not lie below it, or none"#;
+   = help: give each class a `parent` that is not one of its own parts, or no parent"#;
     a_policy_names_a_class_that_is_there_and_has_no_parts: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -159,7 +159,7 @@ error[TG0034]: class `office` has parts: no packets wait there
 13 | class = "office"
    |         ^^^^^^^^
    |
-   = help: name one of its parts: packets wait there; add one for what is left, if there is none
+   = help: name one of its parts, where packets wait; if no part fits, add one for the remaining packets
 
 error[TG0008]: there is no class `wep`
   --> office.toml:18:9
@@ -190,7 +190,7 @@ error[TG0038]: class `office`: it has a delay bound, and parts: no packets wait 
 11 | parent = "office"
    |          -------- one of its parts
    |
-   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first"#;
+   = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another"#;
     what_keeps_delay_bounds_from_being_met_is_named: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -231,39 +231,39 @@ error[TG0038]: class `voice`: its delay bound up cannot be met: a packet may wai
 10 | delay_bound = { up = "14 ms" }
    |               ^^^^^^^^^^^^^^^^
    |
-   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+   = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another
 
 error[TG0038]: class `video`: its delay bound up cannot be met: a packet may wait 240 ms, most of it for a burst
   --> office.toml:15:15
    |
 14 | burst = "20 kB"
-   |         ------- the burst of this
+   |         ------- the burst of this class
 15 | delay_bound = { up = "150 ms", down = "20 ms" }
    |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
    |
-   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+   = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another
 
 error[TG0038]: class `bulk`: its delay bound down cannot be met: it has no guarantee
   --> office.toml:19:15
    |
 17 | name = "bulk"
-   |        ------ its guarantee
+   |        ------ this class has no `guarantee`
 18 | burst = "90 kB"
 19 | delay_bound = { down = "1 s" }
    |               ^^^^^^^^^^^^^^^^
    |
-   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first
+   = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another
 
 error[TG0038]: class `web`: its delay bound up cannot be met: a packet may wait 679 ms, most of it for a burst
   --> office.toml:30:15
    |
 14 | burst = "20 kB"
-   |         ------- the burst of this
+   |         ------- the burst of this class
 ...
 30 | delay_bound = { up = "500 ms" }
    |               ^^^^^^^^^^^^^^^^^
    |
-   = help: raise the bound, or mend the marked line: smaller bursts and faster links and ceilings make it shorter, and `queue = "drop-tail"`, in which no later packet goes first"#;
+   = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another"#;
     classes_need_a_rate_to_share: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

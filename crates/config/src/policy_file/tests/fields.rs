@@ -81,7 +81,7 @@ error[TG0004]: expected a whole number without quotes, found a string
 4 | packets = "many"
   |           ^^^^^^
   |
-  = help: write the type the message names; quantities and names are strings in quotes
+  = help: write a value of the type in the message; quantities and names are strings in quotes
 
 error[TG0004]: expected a string such as "10 ms", found true or false
  --> office.toml:5:13
@@ -89,7 +89,7 @@ error[TG0004]: expected a string such as "10 ms", found true or false
 5 | heartbeat = true
   |             ^^^^
   |
-  = help: write the type the message names; quantities and names are strings in quotes"#;
+  = help: write a value of the type in the message; quantities and names are strings in quotes"#;
     a_policy_in_single_brackets_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -102,7 +102,7 @@ error[TG0004]: expected a list; a table in a list has double brackets: [[policy]
 4 | [policy]
   | ^^^^^^^^
   |
-  = help: write the type the message names; quantities and names are strings in quotes"#;
+  = help: write a value of the type in the message; quantities and names are strings in quotes"#;
     a_bare_number_lacks_its_unit: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -257,7 +257,7 @@ error[TG0030]: `drop-tail`: unknown field `limits`, expected `limit`
 4 | queue = { kind = "drop-tail", limits = "1 MiB" }
   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = help: correct the parameter the message names"#;
+  = help: correct the parameter in the message"#;
     parameters_that_left_are_named_with_what_to_write: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -265,23 +265,42 @@ wan = "eth0"
 name = "web"
 action = "shape"
 profile = { mean = "5 Mbit/s" }
-signal = { kind = "postack", loss_express = true, retransmissions = "first" }
+ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
 "# => r#"
 error[TG0030]: `loss_express` is not a parameter of `postack` any more
- --> office.toml:8:30
+ --> office.toml:8:35
   |
-8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
-  |                              ^^^^^^^^^^^^
+8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                                   ^^^^^^^^^^^^
   |
   = help: remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`
 
 error[TG0030]: `retransmissions` is not a parameter of `postack` any more
- --> office.toml:8:51
+ --> office.toml:8:56
   |
-8 | signal = { kind = "postack", loss_express = true, retransmissions = "first" }
-  |                                                   ^^^^^^^^^^^^^^^
+8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
+  |                                                        ^^^^^^^^^^^^^^^
   |
   = help: remove it; data that is sent again waits its turn, as with `retransmissions = "in-turn"`"#;
+    a_field_has_one_of_its_names: r#"[gateway]
+lan = "eth1"
+wan = "eth0"
+[[policy]]
+name = "web"
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+ack_control = "postack"
+signal = "postack"
+"# => r#"
+error[TG0074]: `signal` is the earlier name of `ack_control`, which is also written
+ --> office.toml:9:1
+  |
+8 | ack_control = "postack"
+  | ----------- the same field
+9 | signal = "postack"
+  | ^^^^^^
+  |
+  = help: remove `signal`"#;
     a_queue_needs_room: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -293,7 +312,7 @@ error[TG0030]: `drop-tail`: a limit must not be zero: nothing could wait
 4 | queue = { kind = "drop-tail", limit = "0 B" }
   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   |
-  = help: correct the parameter the message names"#;
+  = help: correct the parameter in the message"#;
     a_mechanism_needs_its_kind: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -345,13 +364,13 @@ error[TG0009]: 10 is out of range for `packets`
   |
   = help: it goes from 1024 to 1048576
 
-error[TG0009]: the number is too large
+error[TG0009]: the number is too large: the largest is 9223372036854775807
  --> office.toml:5:9
   |
 5 | flows = 99999999999999999999
   |         ^^^^^^^^^^^^^^^^^^^^
   |
-  = help: stay within the range the message gives
+  = help: write a number within the range in the message or its help
 
 error[TG0009]: this is out of range for `heartbeat`
  --> office.toml:6:13

@@ -158,7 +158,7 @@ name = "s"
 kind = "etcd"
 url = "http://me:secret@x"
 "# => r#"
-error[TG0066]: this is no URL of such a source
+error[TG0066]: this URL does not fit the kind of source
  --> office.toml:4:1
   |
 4 | [[source]]
@@ -174,13 +174,13 @@ kind = "directory"
 path = "policies.d"
 user = "u"
 "# => r#"
-error[TG0066]: `path` is no whole path
+error[TG0066]: `path` is not an absolute path
  --> office.toml:7:8
   |
 7 | path = "policies.d"
   |        ^^^^^^^^^^^^
   |
-  = help: begin it with /, so that it is the same file wherever this one is read
+  = help: begin the path with /: the gateway may have another working directory
 
 error[TG0066]: a source of kind "directory" has no `user`
  --> office.toml:8:8

@@ -221,7 +221,7 @@ fn what_cannot_be_is_said_with_its_reason() {
         (
             trunk("") + &policy("trunk = \"t\"\nmatch = { direction = \"down\" }"),
             "TG0036",
-            "from the WAN goes through no trunk",
+            "from the WAN go through no trunk",
         ),
         (
             rate.to_owned() + &two("port = 4762\nguarantee = \"1001 kbit/s\""),
@@ -249,12 +249,12 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     let file = |fields: &str| format!("{PORTS}{class}{trunk}{policy}{fields}\n");
     let pass = "action = \"pass\"";
     let shape = "action = \"shape\"\nprofile = { mean = \"3 Mbit/s\" }\nfair_between = \"hosts\"";
-    let told = format!("{shape}\nsignal = \"postack\"");
+    let told = format!("{shape}\nack_control = \"postack\"");
     for (fields, expected) in [
         (format!("{pass}\nallocation = \"drr\""), "`allocation` has no meaning with this action"),
         (format!("{pass}\nweights = []"), "`weights` has no meaning with this action"),
         (format!("{pass}\nfair_between = \"hosts\""), "`fair_between` has no meaning with this"),
-        (told, "with this signal a profile is shared between flows"),
+        (told, "with this ACK control a profile is shared between flows"),
     ] {
         let (config, found) = parse("test.toml", &file(&fields), None);
         let said = found.render(false);
@@ -310,7 +310,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
   --> test.toml:16:13
    |
  4 | rate = { up = "4 Mbit/s" }
-   |               ---------- what the link has
+   |               ---------- the rate of the link
 ...
 16 | guarantee = "2 Mbit/s"
    |             ^^^^^^^^^^"#;
@@ -330,8 +330,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
         found.render(false)
     };
     let said = found("4 Mbit/s");
-    let expected =
-        "warning[TG0032]: guarantees of trunks come to 4 Mbit/s, of the 3920 kbit/s that";
+    let expected = "warning[TG0032]: guarantees of trunks come to 4 Mbit/s; control traffic leaves 3920 kbit/s";
     assert!(said.contains(expected), "{said}");
     assert!(!found("3920 kbit/s").contains("TG0032"));
 }
@@ -358,7 +357,7 @@ fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
  --> test.toml:9:11
   |
 4 | rate = { up = "4 Mbit/s" }
-  |               ---------- what the link has
+  |               ---------- the rate of the link
 ...
 9 | ceiling = "5 Mbit/s"
   |           ^^^^^^^^^^
@@ -419,7 +418,7 @@ fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
         ("192.0.2.254", "router", "TG0010", "`router` cannot be the address"),
         ("192.0.2.254", "03:00:5e:10:00:01", "TG0010", "`03:00:5e:10:00:01`"),
         ("192.0.2.254", "02:00:5e:10:00:01:7", "TG0010", "`02:00:5e:10:00:01:7`"),
-        ("/etc/tidegate/t.key", "t.key", "TG0036", "no whole path"),
+        ("/etc/tidegate/t.key", "t.key", "TG0036", "not an absolute path"),
     ] {
         let fields = LIVE.replace(from, to);
         let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");

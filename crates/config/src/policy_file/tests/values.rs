@@ -178,7 +178,7 @@ error[TG0016]: the list is empty and would match nothing
 8 | match = { src = [] }
   |                 ^^
   |
-  = help: an empty list would match nothing: list what is meant, or leave the field out to match anything"#;
+  = help: an empty list would match nothing: write its values, or leave the field out to match everything"#;
     ports_of_a_protocol_without_ports_are_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -194,7 +194,7 @@ error[TG0024]: `esp` has no ports
 8 | match = { protocol = ["tcp", "esp"], dst_port = 500 }
   |                              ----- the protocol ^^^
   |
-  = help: leave the ports out, or match tcp and udp only"#;
+  = help: leave the ports out, or match the protocols tcp and udp only"#;
     a_name_that_metrics_cannot_carry_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -209,7 +209,7 @@ error[TG0017]: `web traffic` cannot name a policy
 5 | name = "web traffic"
   |        ^^^^^^^^^^^^^
   |
-  = help: names are 1 to 64 letters, digits, dots, dashes and underscores, so that metrics and commands can carry them"#;
+  = help: write 1 to 64 letters, digits, dots, dashes and underscores: names appear in metrics and commands"#;
     two_policies_of_one_name_are_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -230,7 +230,7 @@ error[TG0018]: two policies are named `web`
 9 | name = "web"
   |        ^^^^^
   |
-  = help: give each policy, and each class, a name of its own"#;
+  = help: give each policy, class and trunk another name"#;
     one_interface_cannot_be_both_ports: r#"[gateway]
 lan = "eth0"
 wan = "eth0"
@@ -355,7 +355,7 @@ error[TG0025]: a flow of weight zero would never get its turn
 8 | weights = [{ match = { src = "10.0.0.1" }, weight = 0 }]
   |                                                     ^
   |
-  = help: the least weight is 1; to keep flows out, match them by a policy of their own"#;
+  = help: the smallest weight is 1; to exclude flows, match them with another policy"#;
     police_mark_needs_the_codepoint_for_what_is_out_of_profile: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -370,7 +370,7 @@ error[TG0026]: police-mark needs the codepoint of packets out of profile
 6 | action = "police-mark"
   |          ^^^^^^^^^^^^^
   |
-  = help: say how the two are told apart: mark = { in = "AF11", out = "AF12" }"#;
+  = help: write a codepoint for packets out of profile: mark = { in = "AF11", out = "AF12" }"#;
     a_field_the_action_has_no_use_for_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -418,12 +418,12 @@ warning[TG0028]: policy `one` can never match
   --> office.toml:11:8
    |
  5 | name = "all"
-   |        ----- takes precedence, and matches everything that one does
+   |        ----- this policy has precedence, and matches all its packets
 ...
 11 | name = "one"
    |        ^^^^^
    |
-   = help: a policy that takes precedence matches everything this one does: raise its priority, narrow the other, or remove it"#;
+   = help: a policy with precedence matches all its packets: raise the priority of this policy, narrow the other, or remove this one"#;
     everything_wrong_is_said_at_once: r#"[gateway]
 lan = "eth1"
 wann = "eth0"

@@ -6,6 +6,8 @@
 //! If the drop would break its loss bound, the class furthest below its loss bound drops.
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc`.
+//!
+//! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use super::class::Class;
 use super::{Jobs, Search};

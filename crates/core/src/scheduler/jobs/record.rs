@@ -4,6 +4,8 @@
 //! above the loss bound violates that. Rates and ratios are judged in windows of 0.5 s in which the classes were
 //! backlogged throughout. A class that sends less than its guarantee, short of one packet, violates it. A ratio
 //! that is off by more than a quarter is violated.
+//!
+//! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@
 //!
 //! Source: `marking`, section 3.
 //! Differs: trees instead of one chain.
+//!
+//! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use super::Jobs;
 use super::class::Class;

@@ -1,4 +1,6 @@
 //! The three-way handshake: the options that SYNs offer and their negotiated result.
+//!
+//! Methods of `Connection`, whose fields are in `connection.rs`.
 
 use std::time::Duration;
 

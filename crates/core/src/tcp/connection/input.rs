@@ -1,4 +1,6 @@
 //! Arriving segments.
+//!
+//! Methods of `Connection`, whose fields are in `connection.rs`.
 
 use super::{Connection, Ending, PAWS_LIFE, State};
 use crate::Time;

@@ -1,4 +1,6 @@
 //! Departing segments.
+//!
+//! Methods of `Connection`, whose fields are in `connection.rs`.
 
 use super::{Connection, Ending, MOST_TIMEOUTS, Outgoing, State};
 use crate::Time;

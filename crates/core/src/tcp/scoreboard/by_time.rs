@@ -6,6 +6,8 @@
 //! retransmitted, until all data sent by then is acknowledged.
 //!
 //! Source: RFC 8985, section 6.2, step 5.
+//!
+//! Methods of `Scoreboard`, whose fields are in `scoreboard.rs`.
 
 use super::entry::Sent;
 use super::{Neighbour, Scoreboard, count};

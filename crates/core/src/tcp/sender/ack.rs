@@ -1,4 +1,6 @@
 //! The sender's processing of an ACK.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use std::time::Duration;
 

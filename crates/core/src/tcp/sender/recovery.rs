@@ -1,4 +1,6 @@
 //! Repair of losses: fast recovery with and without SACK, and recovery after a timeout.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use super::{ANY, AckInfo, Cx, Sender, UNTIMED};
 use crate::Time;

@@ -1,6 +1,8 @@
 //! Tail loss probe: a segment sent before the timeout, whose ACK reveals losses at the tail.
 //!
 //! Source: RFC 8985, section 7; Linux 6.12, `tcp_schedule_loss_probe` and `tcp_process_tlp_ack`.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Timers of a sender. One timer serves all purposes.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use super::recovery::Phase;
 use super::{Cx, Sender};

@@ -1,4 +1,6 @@
 //! Transmission: the next segment, and its time.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use std::time::Duration;
 

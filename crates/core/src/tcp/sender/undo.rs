@@ -2,6 +2,8 @@
 //!
 //! Source: RFC 3522 and RFC 4015 (Eifel, by timestamps); RFC 5682 with SACK as Linux 6.12 does it
 //! (`tcp_process_loss`: F-RTO); RFC 3708 (by D-SACK).
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use super::recovery::Phase;
 use super::{AckInfo, Cx, Sender};

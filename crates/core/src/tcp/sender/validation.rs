@@ -7,6 +7,8 @@
 //! Source: RFC 7661, section 4.
 //! Differs: samples are kept in four bins of a quarter of the period each, so a sample may count
 //! for a quarter longer. Section 4.5.1 allows this.
+//!
+//! Methods of `Sender`, whose fields are in `sender.rs`.
 
 use std::time::Duration;
 

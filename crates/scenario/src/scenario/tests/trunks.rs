@@ -153,7 +153,7 @@ fn a_trunk_without_its_other_end_is_refused() {
 /// Kills: ACK control that measures the link's queue for data of a trunk.
 #[test]
 fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
-    let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nsignal = \"postack\"\ntrunk = \"north\"";
+    let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";
     let plain = "action = \"pass\"\ntrunk = \"north\"";
     let text = example("trunk.toml");
     let [queue, limited] = [

@@ -1,4 +1,6 @@
 //! Checks of aggregate connections.
+//!
+//! Methods of `Check`, whose fields are in `check.rs`.
 
 use tidegate_core::{Bytes, itcp};
 

@@ -1,4 +1,6 @@
 //! Checks of links that change during the run.
+//!
+//! Methods of `Check`, whose fields are in `check.rs`.
 
 use std::time::Duration;
 

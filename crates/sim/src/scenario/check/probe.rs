@@ -1,4 +1,6 @@
 //! Checks of probes.
+//!
+//! Methods of `Check`, whose fields are in `check.rs`.
 
 use tidegate_core::packet::Direction;
 

@@ -1,4 +1,6 @@
 //! Checks of relays.
+//!
+//! Methods of `Check`, whose fields are in `check.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! The agent reports to its sources: the revision in force, and the conformance of each policy.
+//!
+//! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -98,7 +100,7 @@ impl Sample {
         Self { at: Instant::now(), bytes: status.aggregates.iter().map(bytes).collect() }
     }
 
-    /// Rate over mean rate of each of `policies` since this sample.
+    /// Rates of `policies` since this sample, divided by their mean rates.
     fn conformance(
         &self,
         status: &Status,

@@ -23,11 +23,11 @@ const MOST: usize = 2_000_000_000;
 pub(crate) struct Store {
     folder: PathBuf,
     /// The state of each source's file. The key is the name of the source.
-    files: Mutex<BTreeMap<String, State>>,
+    files: Mutex<BTreeMap<String, SourceFile>>,
 }
 
 /// The content of the file of a source.
-enum State {
+enum SourceFile {
     /// The set of the source at this place.
     Holds(String, Weak<Snapshot>),
     /// Not the set in force, for this reason.
@@ -53,7 +53,7 @@ impl Store {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
         let set = (kept.place == place(spec)).then(|| Arc::new(kept.set))?;
-        self.lock().insert(spec.name.clone(), State::Holds(kept.place, Arc::downgrade(&set)));
+        self.lock().insert(spec.name.clone(), SourceFile::Holds(kept.place, Arc::downgrade(&set)));
         Some(set)
     }
 
@@ -61,15 +61,15 @@ impl Store {
     /// this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
         let (place, known) = (place(spec), Arc::downgrade(set));
-        let is_there = |state: &State| matches!(state, State::Holds(at, it) if *at == place && it.ptr_eq(&known));
+        let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == place && it.ptr_eq(&known));
         if self.lock().get(&spec.name).is_some_and(is_there) {
             return;
         }
         let state = match self.write(spec, set) {
-            Ok(()) => State::Holds(place, known),
+            Ok(()) => SourceFile::Holds(place, known),
             Err(error) => {
                 let file = self.file(spec).display().to_string();
-                State::Lacks(format!(
+                SourceFile::Lacks(format!(
                     "the last good policies of source `{}` are not on the disk, and a restart without its server would lack them: cannot write {file}: {error}",
                     spec.name
                 ))
@@ -81,12 +81,12 @@ impl Store {
     /// The reason why a set is not on the disk.
     pub(super) fn alarm(&self) -> Option<String> {
         self.lock().values().find_map(|state| match state {
-            State::Lacks(why) => Some(why.clone()),
-            State::Holds(..) => None,
+            SourceFile::Lacks(why) => Some(why.clone()),
+            SourceFile::Holds(..) => None,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, SourceFile>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

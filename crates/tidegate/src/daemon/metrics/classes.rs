@@ -9,7 +9,7 @@ pub(super) fn write(all: &[Class], page: &mut Page) {
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Class) -> Option<f64>| {
         page.metric(name, kind, help, all.iter().filter_map(|it| Some((pair(it), value(it)?))));
     };
-    let help = "What the class may send whatever others do.";
+    let help = "Guarantee of the class.";
     metric("tidegate_class_guarantee_bytes_per_second", "gauge", help, |it| {
         Some(float(it.guarantee_bps) / 8.0)
     });
@@ -67,8 +67,9 @@ fn promises(all: &[Class], page: &mut Page) {
     metric("tidegate_class_promised", "gauge", help, |it| Some(it.promised));
     let help = "The measured value of a promise: mean rate while backlogged, longest delay, loss, or ratio.";
     metric("tidegate_class_kept", "gauge", help, |it| it.kept);
-    let help = "How often a promise was broken: packets for bounds, windows of 0.5 s for rates and ratios.";
+    let help =
+        "Violations of a promise: packets for bounds, windows of 0.5 s for rates and ratios.";
     metric("tidegate_class_violations_total", "counter", help, |it| Some(float(it.violations)));
-    let help = "How often a promise was relaxed because other promises have precedence.";
+    let help = "Times that a promise was relaxed, because other promises have precedence.";
     metric("tidegate_class_relaxed_total", "counter", help, |it| Some(float(it.relaxed)));
 }

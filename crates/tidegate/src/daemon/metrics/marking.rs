@@ -21,7 +21,7 @@ pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     }
 
     let classes: Vec<_> = classes.iter().filter_map(|it| Some((place(it), it.marking?))).collect();
-    let help = "Packets of the class that the marking of its queue marked.";
+    let help = "Packets that the marking of the class marked.";
     page.metric("tidegate_class_marked_packets_total", "counter", help, classes.iter().map(marked));
     let help = "Packets of the class that the marking of its queue dropped: `predicted` in place of a mark, `unmarkable` with no flow left to mark.";
     let name = "tidegate_class_marking_dropped_packets_total";
@@ -54,7 +54,7 @@ const TRACKED: [Tracked; 6] = [
     (
         "rho",
         "gauge",
-        "Factor by which the rounds of these flows count; 1 if other traffic counts at its rate.",
+        "Factor of the rounds of these flows; 1 if other traffic is counted at its rate.",
         |it| it.rho,
     ),
     (
@@ -72,17 +72,17 @@ const TRACKED: [Tracked; 6] = [
 ];
 
 /// Labels of a place, and the counts of its marking.
-type Sample<'a> = (Vec<(&'static str, &'a str)>, Marking);
+type MarkingSample<'a> = (Vec<(&'static str, &'a str)>, Marking);
 
 fn place(class: &Class) -> Vec<(&'static str, &str)> {
     vec![("class", &class.name), ("direction", &class.direction)]
 }
 
-fn marked((place, it): &Sample<'_>) -> (Labels, f64) {
+fn marked((place, it): &MarkingSample<'_>) -> (Labels, f64) {
     (labels(place), float(it.marked_packets))
 }
 
-fn dropped((place, it): &Sample<'_>) -> [(Labels, f64); 2] {
+fn dropped((place, it): &MarkingSample<'_>) -> [(Labels, f64); 2] {
     let of = |reason, n| (labels(&[&place[..], &[("reason", reason)]].concat()), float(n));
     [of("predicted", it.not_ect_packets), of("unmarkable", it.unmarkable_packets)]
 }

@@ -6,7 +6,7 @@ use crate::api::Source;
 /// Adds the metrics of each source.
 pub(super) fn write(all: &[Source], page: &mut Page) {
     let of = |it: &Source| labels(&[("source", &it.name), ("kind", &it.kind)]);
-    let help = "Whether the newest set of the source is in force, and the source has no fault.";
+    let help = "1 if the newest set of the source is in force, and the source has no fault.";
     let in_force = |it: &Source| f64::from(u8::from(it.state == "in force"));
     let samples = all.iter().map(|it| (of(it), in_force(it)));
     page.metric("tidegate_source_in_force", "gauge", help, samples);

@@ -47,8 +47,13 @@ fn status() -> Status {
         windows: 3,
         ..Counts::default()
     };
-    let signal =
-        Signal { kind: "postack".to_owned(), mean_hold_us: 40_000, unresponsive: 1, counts };
+    let control = AckControl {
+        kind: "postack".to_owned(),
+        mean_hold_us: 40_000,
+        unresponsive: 1,
+        uncontrolled: 0,
+        counts,
+    };
     let aggregate = |direction: &str| Aggregate {
         policy: "web \"2\"".to_owned(),
         direction: direction.to_owned(),
@@ -66,7 +71,8 @@ fn status() -> Status {
         marks: marks.clone(),
         marking,
         triggers: BTreeMap::new(),
-        signal: Some(signal.clone()),
+        ack_control: Some(control.clone()),
+        signal: Some(control.clone()),
     };
     let ports = Ports { lan: "eth1".to_owned(), wan: "eth0".to_owned(), ..Ports::default() };
     Status {

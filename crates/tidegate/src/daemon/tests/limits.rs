@@ -192,7 +192,8 @@ async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     let port = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = port.local_addr().unwrap();
     let socket = Socket::open(&folder.join("second")).unwrap();
-    let server = Server::new(fixture.daemon.clone(), socket, Some(port), [limits(8, 1 << 20); 2]);
+    let server =
+        ControlServers::new(fixture.daemon.clone(), socket, Some(port), [limits(8, 1 << 20); 2]);
     let seats = server.seats[1].clone();
     let server = tokio::spawn(server.serve());
     let scrape = move || {

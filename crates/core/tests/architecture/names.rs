@@ -1,0 +1,265 @@
+//! A crate uses each type name once, and methods stand with the fields of their type.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Complaints, File, about, production, rust};
+
+/// Names that registries require in each module of a mechanism.
+const OF_REGISTRIES: &[&str] = &["Config"];
+
+/// Names that several types of the core still share. A name leaves the list with its last double.
+const SHARED_IN_CORE: &[&str] = &[
+    "Account",
+    "Ahead",
+    "Arrival",
+    "Claim",
+    "Class",
+    "Connection",
+    "Control",
+    "Counts",
+    "Curve",
+    "Cx",
+    "Decision",
+    "Due",
+    "End",
+    "Entry",
+    "Event",
+    "Fields",
+    "Flow",
+    "Gain",
+    "Half",
+    "Heads",
+    "Holds",
+    "Hosts",
+    "Inside",
+    "Key",
+    "Kind",
+    "Known",
+    "Law",
+    "Limit",
+    "Line",
+    "Lines",
+    "Link",
+    "Links",
+    "Load",
+    "Marking",
+    "Mode",
+    "Network",
+    "Node",
+    "Observed",
+    "OfFlow",
+    "Order",
+    "Others",
+    "Packet",
+    "Part",
+    "Path",
+    "Pipe",
+    "Place",
+    "Places",
+    "Probe",
+    "Profile",
+    "Progress",
+    "Promise",
+    "Reason",
+    "Receiver",
+    "Record",
+    "Recovery",
+    "Report",
+    "Response",
+    "Round",
+    "Rounds",
+    "Seen",
+    "Sender",
+    "Sent",
+    "Service",
+    "Shares",
+    "Signal",
+    "Slot",
+    "Span",
+    "Stage",
+    "State",
+    "Step",
+    "Taken",
+    "Tally",
+    "Timer",
+    "Tunnel",
+    "Verdict",
+    "Waiting",
+    "Weight",
+    "Window",
+];
+
+/// Files with methods of a type whose fields are in another branch of the module tree.
+const FAR_FROM_FIELDS: &[(&str, &str)] = &[
+    ("crates/dataplane/src/driver.rs", "Live"),
+    ("crates/dataplane/src/offload.rs", "Interface"),
+    ("crates/repository/src/etcd/push.rs", "Operation"),
+    ("crates/sim/src/draw.rs", "Distribution"),
+    ("crates/sim/src/engine/conservation.rs", "Network"),
+];
+
+/// Parts of the core whose headers do not yet name the files of fields.
+const HEADERS_TO_COME: &[&str] = &[
+    "crates/core/src/ack/",
+    "crates/core/src/aggregate/",
+    "crates/core/src/gateway/",
+    "crates/core/src/policy/",
+    "crates/core/src/scheduler/jobs/rates.rs",
+];
+
+/// Sources of `crates` without their tests, as pairs of crate and file.
+fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
+    rust(files).filter_map(|file| {
+        let (krate, inside) = file.path.strip_prefix("crates/")?.split_once("/src/")?;
+        let is_test = inside.ends_with("tests.rs") || inside.contains("tests/");
+        (!is_test && !inside.contains("testing")).then_some((krate, file))
+    })
+}
+
+/// The name of the type that a line at the left margin defines.
+fn defined(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        let rest =
+            if rest.starts_with('(') { rest.split_once(')').map_or(rest, |it| it.1) } else { rest };
+        rest.trim_start()
+    });
+    let rest =
+        ["struct ", "enum ", "trait ", "type "].iter().find_map(|it| line.strip_prefix(it))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// The type of an `impl` block without a trait that begins in `line`.
+fn implemented(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("impl")?;
+    let rest = match rest.strip_prefix('<') {
+        Some(generics) => generics.split_once("> ")?.1,
+        None => rest.strip_prefix(' ')?,
+    };
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next()?;
+    let after = rest[name.len()..].trim_start();
+    let is_inherent = !after.contains(" for ") && !after.starts_with("for ");
+    is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
+}
+
+/// Types by crate and name, with their files.
+fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
+    let mut types: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (krate, file) in of_crates(files) {
+        for name in production(&file.text).lines().filter_map(defined) {
+            types.entry((krate, name)).or_default().push(&*file.path);
+        }
+    }
+    types
+}
+
+/// A reader who meets a name in a crate finds one type of this name.
+pub(super) fn type_names(files: &[File]) -> Complaints {
+    let mut complaints = Complaints::new();
+    let mut shared = BTreeSet::new();
+    for ((krate, name), places) in types(files) {
+        if places.len() < 2 || OF_REGISTRIES.contains(&name) {
+            continue;
+        }
+        if krate == "core" && SHARED_IN_CORE.contains(&name) {
+            shared.insert(name);
+            continue;
+        }
+        complaints.push(format!(
+            "{}: `{name}` is also a type of {}; name each after its noun in the field",
+            places[0],
+            places[1..].join(", "),
+        ));
+    }
+    let is_core = files.iter().any(|file| file.path == "crates/core/src/lib.rs");
+    let unused = SHARED_IN_CORE.iter().filter(|name| is_core && !shared.contains(*name));
+    complaints.extend(unused.map(|name| format!("SHARED_IN_CORE: remove `{name}`")));
+    complaints
+}
+
+/// The fields of a type are in the file of its methods, or in a parent that the header names.
+pub(super) fn methods(files: &[File]) -> Complaints {
+    let types = types(files);
+    let mut complaints = Complaints::new();
+    let due = |path: &str| !HEADERS_TO_COME.iter().any(|part| path.starts_with(part));
+    for (krate, file) in of_crates(files).filter(|(_, file)| due(&file.path)) {
+        let mut before = BTreeSet::new();
+        for name in production(&file.text).lines().filter_map(implemented) {
+            let Some(homes) = types.get(&(krate, name)) else { continue };
+            if homes.contains(&&*file.path) || !before.insert(name) {
+                continue;
+            }
+            let parent = homes.iter().find(|home| {
+                let folder = home.trim_end_matches(".rs").trim_end_matches("/mod");
+                file.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+            });
+            let header = file.text.lines().take_while(|line| line.starts_with("//!"));
+            let says = header.collect::<Vec<_>>().join(" ").replace("//! ", "");
+            let far = FAR_FROM_FIELDS.contains(&(&*file.path, name));
+            let home = parent.or_else(|| homes.first().filter(|_| far));
+            let Some(home) = home else {
+                complaints.push(format!(
+                    "{}: the fields of `{name}` are in {}; move the methods there or into a child of it",
+                    file.path,
+                    homes.join(", "),
+                ));
+                continue;
+            };
+            let home = home.rsplit('/').next().unwrap_or(home);
+            if !(says.contains(&format!("`{name}`")) && says.contains(&format!("`{home}`"))) {
+                complaints.push(format!(
+                    "{}: add to the header: Methods of `{name}`, whose fields are in `{home}`.",
+                    file.path
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// Kills: types of one file only; types of other crates or of tests; a `pub(crate)` type that is
+/// missed; a registry's name that is refused.
+#[test]
+fn a_type_name_used_twice_in_a_crate_is_refused() {
+    let twice = |a, b: &str| {
+        about(type_names, &[(a, "pub(crate) struct State;"), ("crates/x/src/b.rs", b)])
+    };
+    for b in [
+        "enum State {}",
+        "pub trait State {}",
+        "type State = u8;",
+        "pub(super) struct State<T>(T);",
+    ] {
+        assert!(
+            twice("crates/x/src/a.rs", b).contains("`State` is also a type of crates/x/src/b.rs"),
+            "{b}"
+        );
+    }
+    assert_eq!(
+        twice("crates/x/src/a.rs", "struct Stateful;\n// enum State\n    struct State;"),
+        ""
+    );
+    assert_eq!(twice("crates/y/src/a.rs", "enum State {}"), "");
+    assert_eq!(twice("crates/x/src/a/tests.rs", "enum State {}"), "");
+    assert_eq!(twice("crates/x/src/a.rs", "#[cfg(test)]\nmod tests {\nenum State {}"), "");
+    let configs =
+        [("crates/x/src/a.rs", "struct Config;"), ("crates/x/src/b.rs", "struct Config;")];
+    assert_eq!(about(type_names, &configs), "");
+}
+
+/// Kills: blocks with generics that are missed; trait implementations that are refused; a header
+/// that names the type alone.
+#[test]
+fn methods_far_from_their_fields_are_refused() {
+    let about = |path, text| {
+        about(methods, &[("crates/x/src/a.rs", "pub struct State<T>(T);"), (path, text)])
+    };
+    let block = "impl<T> super::State<T> {";
+    assert!(about("crates/x/src/b.rs", block).contains("are in crates/x/src/a.rs; move"));
+    assert!(about("crates/x/src/a/b.rs", block).contains("whose fields are in `a.rs`"));
+    assert!(about("crates/x/src/a/b.rs", "//! `State`.\nimpl State<u8> {").contains("`a.rs`"));
+    let whole =
+        format!("//! Slices. Methods of `State`, whose fields are\n//! in `a.rs`.\n\n{block}");
+    assert_eq!(about("crates/x/src/a/b.rs", &whole), "");
+    assert_eq!(about("crates/x/src/b.rs", "impl<T> Drop for State<T> {"), "");
+    assert_eq!(about("crates/y/src/b.rs", block), "");
+}
