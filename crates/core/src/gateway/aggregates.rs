@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use timers::Timers;
 
-use super::egress::Route;
+use super::egress::EgressRoute;
 use crate::Time;
 use crate::aggregate::Aggregate;
 use crate::flow::{Flow, Handle};
@@ -39,7 +39,7 @@ struct Slot {
     /// The generation in which its aggregate came. Older handles refer to an earlier aggregate.
     since: u32,
     aggregate: Option<Aggregate>,
-    route: Route,
+    route: EgressRoute,
     /// Its policy, in the set that swap number `swap` installed.
     policy: PolicyIndex,
     swap: u32,
@@ -105,7 +105,7 @@ impl Aggregates {
         &mut self,
         policy: PolicyIndex,
         aggregate: Aggregate,
-        route: Route,
+        route: EgressRoute,
         generation: u32,
     ) -> u32 {
         let direction = aggregate.direction();
@@ -129,13 +129,13 @@ impl Aggregates {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
     }
 
-    /// Route of the aggregate in `slot` through the egress.
-    pub(super) fn route(&self, slot: u32) -> Route {
+    /// EgressRoute of the aggregate in `slot` through the egress.
+    pub(super) fn route(&self, slot: u32) -> EgressRoute {
         self.slots.get(index(slot)).map(|slot| slot.route).unwrap_or_default()
     }
 
     /// Changes the route of the aggregate in `slot`.
-    pub(super) fn set_route(&mut self, slot: u32, route: Route) {
+    pub(super) fn set_route(&mut self, slot: u32, route: EgressRoute) {
         if let Some(slot) = self.slots.get_mut(index(slot)) {
             slot.route = route;
         }

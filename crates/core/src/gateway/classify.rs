@@ -6,7 +6,7 @@
 
 use super::Gateway;
 use super::aggregates::Fate;
-use super::egress::Route;
+use super::egress::EgressRoute;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
@@ -283,7 +283,7 @@ impl Gateway {
 
     /// The route of the aggregate in `slot`, under the policies in force. `None` if none of them
     /// has this aggregate.
-    pub(super) fn route_of(&self, slot: u32) -> Option<Route> {
+    pub(super) fn route_of(&self, slot: u32) -> Option<EgressRoute> {
         let direction = self.aggregates.get(slot)?.direction();
         let policies = self.sorter.policies();
         let policy = policies.get(self.aggregates.policy(slot)?)?;

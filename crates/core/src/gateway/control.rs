@@ -1,7 +1,7 @@
 //! Control traffic: it waits at no policy, and has a queue of its own at a link with a rate.
 
 use super::Gateway;
-use super::egress::{Route, stays_here};
+use super::egress::{EgressRoute, stays_here};
 use crate::packet::{Direction, Fifo, Kind};
 use crate::report::ControlReport;
 use crate::{Cx, PacketId, Time};
@@ -14,7 +14,7 @@ impl Gateway {
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].member;
         let (flow, slot) = self.classify(now, direction, &id);
-        let Route { trunk, drops_control, .. } = self.aggregates.route(slot);
+        let EgressRoute { trunk, drops_control, .. } = self.aggregates.route(slot);
         if trunk.is_some() && !stays_here(&self.pool, &id) {
             self.pool[&id].kind = Kind::User;
             return self.handle_classified(now, direction, flow, slot, id);

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An egress has the link with its classes, the trunks that send to the link, and the accounts of
-//! ACK control. An aggregate names its [`Route`] through the egress. The trunk or leaf class at
-//! which its packets wait is its [`Bottleneck`], and each bottleneck has an account of the data
+//! ACK control. An aggregate names its [`EgressRoute`] through the egress. The trunk or leaf class at
+//! which its packets wait is its [`EgressQueue`], and each bottleneck has an account of the data
 //! that its aggregates have requested.
 
 mod accounts;
@@ -19,7 +19,7 @@ mod trunks;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-pub(super) use accounts::Bottleneck;
+pub(super) use accounts::EgressQueue;
 use accounts::WorkList;
 pub use classes::{ClassChangeError, Holds, Retired};
 pub(super) use classes::{Classes, plus};
@@ -48,14 +48,14 @@ pub(super) struct Egress {
     /// Slots of the aggregates that may release ACKs.
     releases: WorkList<u32>,
     /// Bottlenecks whose queues have room for which aggregates wait.
-    room: WorkList<Bottleneck>,
+    room: WorkList<EgressQueue>,
     /// Longest interval between two calls of the driver.
     grain: Duration,
 }
 
-/// Route of an aggregate's packets through the egress.
+/// EgressRoute of an aggregate's packets through the egress.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Route {
+pub(super) struct EgressRoute {
     /// The trunk that carries the packets.
     pub(super) trunk: Option<TrunkId>,
     /// The class of the link that sends the packets.
@@ -119,12 +119,12 @@ impl Egress {
         self.trunks.as_deref()
     }
 
-    /// Route of a policy's aggregate. `set` is the policy set in force.
-    pub(super) fn route_of(&self, set: &PolicySet, policy: &Policy) -> Route {
+    /// EgressRoute of a policy's aggregate. `set` is the policy set in force.
+    pub(super) fn route_of(&self, set: &PolicySet, policy: &Policy) -> EgressRoute {
         // During a swap, links may have classes that the set in force does not have.
         let class = policy.class.as_ref().filter(|_| !set.classes().is_empty());
         let trunks = self.trunks.as_ref();
-        Route {
+        EgressRoute {
             trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
             class: class.and_then(|name| self.link.class(name)),
             drops_control: policy.drops_by_name(),
@@ -132,7 +132,7 @@ impl Egress {
     }
 
     /// Takes packets that an aggregate has released: its trunk or the link takes them.
-    pub(super) fn take(&mut self, up: &mut Upstream<'_>, route: Route, mut packets: Fifo) {
+    pub(super) fn take(&mut self, up: &mut Upstream<'_>, route: EgressRoute, mut packets: Fifo) {
         while let Some(packet) = packets.pop(up.cx.pool) {
             match route.trunk {
                 Some(id) if !stays_here(up.cx.pool, &packet) => {
@@ -209,7 +209,7 @@ impl Egress {
     pub(super) fn give_back(
         &mut self,
         pool: &mut PacketPool,
-        route: Route,
+        route: EgressRoute,
         flow: FlowId,
         which: Which<'_>,
     ) -> Option<ClassId> {

@@ -6,7 +6,7 @@
 //! there.
 
 use super::Gateway;
-use super::egress::{Bottleneck, Egress};
+use super::egress::{Egress, EgressQueue};
 use super::status::show;
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
@@ -152,7 +152,7 @@ impl Gateway {
     }
 
     /// Lets the aggregates at a bottleneck release ACKs in turn, while there is room.
-    fn take_turns(&mut self, now: Time, way: Direction, at: Bottleneck) {
+    fn take_turns(&mut self, now: Time, way: Direction, at: EgressQueue) {
         while let Some((slot, ahead)) = self.egress[way.index()].next_turn(at) {
             self.release_of(now, slot, way, at, ahead);
         }
@@ -160,7 +160,7 @@ impl Gateway {
 
     /// Releases ACKs of the aggregate in `slot`, whose data waits at a bottleneck. An aggregate that
     /// no longer exists takes no further turns.
-    fn release_of(&mut self, now: Time, slot: u32, way: Direction, at: Bottleneck, ahead: Ahead) {
+    fn release_of(&mut self, now: Time, slot: u32, way: Direction, at: EgressQueue, ahead: Ahead) {
         let egress = &mut self.egress[way.index()];
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
@@ -205,7 +205,7 @@ impl Gateway {
                 Some(_) => flow.class(direction),
                 None => ClassId::ROOT,
             };
-            egress.made_room(Bottleneck::Leaf(leaf));
+            egress.made_room(EgressQueue::Leaf(leaf));
         }
     }
 

@@ -38,12 +38,12 @@ pub(super) struct Sorter {
     unresponsive: Unresponsive,
     /// Time of the next sweep of the flow table.
     sweep_at: Time,
-    change: Change,
+    change: SwapState,
 }
 
 /// State that only changes of the policies need.
 #[derive(Default)]
-struct Change {
+struct SwapState {
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     began: Began,
@@ -75,7 +75,7 @@ impl Sorter {
             fragments: FragmentTable::new(config.seed),
             unresponsive: Unresponsive::default(),
             sweep_at: now + SWEEP_EVERY,
-            change: Change::default(),
+            change: SwapState::default(),
             policies: Arc::new(policies),
         };
         sorter.marks = sorter.names_markings();

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Egress, Link, Route, TrunkId, Trunks};
+use super::{Egress, EgressRoute, Link, TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Places};
 use crate::class::ClassId;
 use crate::packet::make_room;
@@ -15,7 +15,7 @@ use crate::{Packet, Rate};
 
 /// The queue at which an aggregate's packets wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::gateway) enum Bottleneck {
+pub(in crate::gateway) enum EgressQueue {
     /// The tunnel queue of a trunk.
     Trunk(TrunkId),
     /// A leaf class of the link.
@@ -24,30 +24,30 @@ pub(in crate::gateway) enum Bottleneck {
 
 impl Egress {
     /// The bottleneck on `route`.
-    pub(in crate::gateway) fn bottleneck(&self, route: Route) -> Bottleneck {
+    pub(in crate::gateway) fn bottleneck(&self, route: EgressRoute) -> EgressQueue {
         let leaf = || self.link.leaf(route.class);
-        route.trunk.map_or_else(|| Bottleneck::Leaf(leaf()), Bottleneck::Trunk)
+        route.trunk.map_or_else(|| EgressQueue::Leaf(leaf()), EgressQueue::Trunk)
     }
 
     /// Index of an account: trunks come before leaf classes.
-    fn account(&self, at: Bottleneck) -> usize {
+    fn account(&self, at: EgressQueue) -> usize {
         match at {
-            Bottleneck::Trunk(id) => id.index(),
-            Bottleneck::Leaf(leaf) => {
+            EgressQueue::Trunk(id) => id.index(),
+            EgressQueue::Leaf(leaf) => {
                 leaf.index() + self.trunks.as_ref().map_or(0, |trunks| trunks.len())
             }
         }
     }
 
     /// State of a bottleneck, for an aggregate that did not wait for its turn.
-    pub(in crate::gateway) fn ahead(&self, at: Bottleneck) -> Ahead {
+    pub(in crate::gateway) fn ahead(&self, at: EgressQueue) -> Ahead {
         let queue = queue_at(at, &self.link, self.trunks.as_deref(), self.grain);
         self.accounts.complete(self.account(at), queue)
     }
 
     /// The aggregate whose turn it is at a bottleneck, and the state of the bottleneck with the
     /// room for its requests. `None` without room.
-    pub(in crate::gateway) fn next_turn(&mut self, at: Bottleneck) -> Option<(u32, Ahead)> {
+    pub(in crate::gateway) fn next_turn(&mut self, at: EgressQueue) -> Option<(u32, Ahead)> {
         let account = self.account(at);
         let (link, trunks, grain) = (&self.link, self.trunks.as_deref(), self.grain);
         let turn = self.accounts.turn(account, || queue_at(at, link, trunks, grain));
@@ -58,7 +58,7 @@ impl Egress {
     /// Notes the requests of the aggregate in `slot`, whose bottleneck has this egress rate.
     pub(in crate::gateway) fn note_call(
         &mut self,
-        at: Bottleneck,
+        at: EgressQueue,
         slot: u32,
         call: Call,
         rate: Option<Rate>,
@@ -75,7 +75,7 @@ impl Egress {
     }
 
     /// Packets of ACK-controlled flows departed from a bottleneck: its queue has room.
-    pub(in crate::gateway) fn made_room(&mut self, at: Bottleneck) {
+    pub(in crate::gateway) fn made_room(&mut self, at: EgressQueue) {
         if self.accounts.is_waited_for() {
             self.room.note(self.account(at), at);
         }
@@ -104,7 +104,7 @@ impl Egress {
     }
 
     /// The next bottleneck whose queue has room. Call this until it returns `None`.
-    pub(in crate::gateway) fn next_with_room(&mut self) -> Option<Bottleneck> {
+    pub(in crate::gateway) fn next_with_room(&mut self) -> Option<EgressQueue> {
         self.room.next()
     }
 }
@@ -147,10 +147,10 @@ impl<T> WorkList<T> {
 }
 
 /// State of the queue at a bottleneck, without the account of its aggregates.
-fn queue_at(at: Bottleneck, link: &Link, trunks: Option<&Trunks>, grain: Duration) -> Ahead {
+fn queue_at(at: EgressQueue, link: &Link, trunks: Option<&Trunks>, grain: Duration) -> Ahead {
     let queue = match at {
-        Bottleneck::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
-        Bottleneck::Leaf(leaf) => link.ahead(leaf),
+        EgressQueue::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
+        EgressQueue::Leaf(leaf) => link.ahead(leaf),
     };
     Ahead { grain, ..queue }
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Bottleneck, Egress, Upstream};
+use super::{Egress, EgressQueue, Upstream};
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
 use crate::packet::{Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
@@ -247,7 +247,7 @@ impl Egress {
             self.send(up, class, packet);
         }
         if governed {
-            self.made_room(Bottleneck::Trunk(id));
+            self.made_room(EgressQueue::Trunk(id));
         }
     }
 
