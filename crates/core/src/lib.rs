@@ -4,8 +4,9 @@
 //! asks for packets to transmit, and for the time of its next call. The simulator and the live data
 //! plane are two such callers. Neither has a private version of any mechanism.
 //!
-//! A module uses only those of its own group or above in this list: `time`, `units`, `random` ·
-//! `packet`, `cx`, `machine` · `registry` · `wheel` · `meter` · `class` · `scheduler` · `flow` · `allocation` ·
+//! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
+//!
+//! A module uses only those of its own group or above in this list: `cx`, `machine` · `registry` · `class` · `scheduler` · `flow` · `allocation` ·
 //! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
@@ -22,22 +23,17 @@ pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;
-pub mod meter;
-pub mod packet;
 pub mod policy;
 pub mod qdisc;
-pub mod random;
 mod registry;
 pub mod report;
 pub mod scheduler;
 pub mod tcp;
-pub mod time;
 pub mod trunk;
-pub mod units;
-pub mod wheel;
 
 pub use cx::{ByReason, CountBy, Countable, Cx, Reason, Tally};
 pub use machine::{Machine, PortId};
-pub use packet::{Packet, PacketId, PacketPool};
-pub use time::Time;
-pub use units::{Bytes, Chance, Factor, Rate};
+pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
+pub use tidegate_base::time::Time;
+pub use tidegate_base::units::{Bytes, Chance, Factor, Rate};
+pub use tidegate_base::{meter, packet, random, time, units, wheel};

@@ -38,7 +38,7 @@ pub struct PacketPool {
 
 /// The number of packets of a flow has changed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum FlowChange {
+pub enum FlowChange {
     /// A packet was made from another packet of the flow.
     Made(FlowId),
     /// A packet of the flow was released.
@@ -65,7 +65,7 @@ pub struct FrameCopy {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot {
-    links: Links,
+    links: PacketLinks,
     note: Note,
     packet: Packet,
 }
@@ -77,7 +77,7 @@ pub type Note = [u64; 4];
 /// neighbours in flight on a link.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Links {
+pub(super) struct PacketLinks {
     pub(super) next: u32,
     pub(super) previous: u32,
     /// For packets in flight: arrival time of the next packet. For packets in a queue: slots of the
@@ -85,8 +85,9 @@ pub(super) struct Links {
     pub(super) next_at: Time,
 }
 
-impl Links {
+impl PacketLinks {
     /// Links of a free slot, with the free slot `next` after it.
+    #[inline]
     const fn free(next: u32) -> Self {
         Self { next, previous: NIL, next_at: Time::ZERO }
     }
@@ -121,11 +122,13 @@ impl Links {
 }
 
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it was widened")]
+#[inline]
 const fn low(word: u64) -> u32 {
     word as u32
 }
 
 #[expect(clippy::as_conversions, reason = "it widens")]
+#[inline]
 const fn wide(slot: u32) -> u64 {
     slot as u64
 }
@@ -138,6 +141,7 @@ const WHOLE_ACKS: usize = 4;
 impl PacketId {
     /// Number of the slot, and of the driver's buffer.
     #[must_use]
+    #[inline]
     pub const fn index(&self) -> usize {
         slot(self.0)
     }
@@ -149,6 +153,7 @@ impl PacketPool {
 
     /// A pool of `capacity` free slots.
     #[must_use]
+    #[inline]
     pub fn with_capacity(capacity: u32) -> Self {
         let next = (1..capacity).chain([NIL]).take(slot(capacity));
         Self {
@@ -167,6 +172,7 @@ impl PacketPool {
     }
 
     /// Puts `packet` into a free slot; `None` if every buffer is in use.
+    #[inline]
     pub fn insert(&mut self, packet: Packet) -> Option<PacketId> {
         let id = self.reserve()?;
         self[&id] = packet;
@@ -175,7 +181,8 @@ impl PacketPool {
 
     /// Puts `packet`, whose frame begins with the frame of `of`, into a free slot. Returns `None`
     /// if every buffer is in use or the driver makes no copies ([`copies`](Self::copies)).
-    pub(crate) fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
+    #[inline]
+    pub fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
             return None;
         }
@@ -197,6 +204,7 @@ impl PacketPool {
 
     /// The driver promises to make the [`copies`](Self::copies). Without this promise, no packet is
     /// made from another.
+    #[inline]
     pub const fn make_copies(&mut self) {
         self.makes_copies = true;
     }
@@ -205,22 +213,26 @@ impl PacketPool {
     ///
     /// A driver calls this after every call of a machine, and copies in this order before it
     /// reserves a slot. A slot that was released or reused then still holds the right bytes.
+    #[inline]
     pub fn copies(&mut self) -> impl Iterator<Item = FrameCopy> + '_ {
         self.copies.drain(..)
     }
 
     /// True if [`copies`](Self::copies) has any.
     #[must_use]
+    #[inline]
     pub const fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
 
     /// The packet with a number from [`lend`](Self::lend), while it is lent.
-    pub(crate) fn lent(&self, number: u32) -> &Packet {
+    #[inline]
+    pub fn lent(&self, number: u32) -> &Packet {
         self.at(number)
     }
 
     /// A free slot with a stale descriptor; `None` if every buffer is in use.
+    #[inline]
     pub fn reserve(&mut self) -> Option<PacketId> {
         if self.free == NIL {
             return None;
@@ -232,6 +244,7 @@ impl PacketPool {
     }
 
     /// Adds room for `more` packets. A driver whose buffers have a fixed size never calls this.
+    #[inline]
     pub fn grow(&mut self, more: u32) {
         let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
         self.slots.reserve_exact(slot(more));
@@ -253,18 +266,21 @@ impl PacketPool {
     }
 
     /// Asks drivers to read the link-layer source address of every arriving frame.
-    pub(crate) fn keep_stations(&mut self) {
+    #[inline]
+    pub fn keep_stations(&mut self) {
         self.stations.resize(self.slots.len(), 0);
     }
 
     /// Returns `true` if drivers must [`set_station`](Self::set_station) for each packet.
     #[must_use]
+    #[inline]
     pub const fn keeps_stations(&self) -> bool {
         !self.stations.is_empty()
     }
 
     /// Link-layer source address of the packet's frame as it arrived; zero if no driver has read it.
     #[must_use]
+    #[inline]
     pub fn station(&self, id: &PacketId) -> u64 {
         self.stations.get(slot(id.0)).copied().unwrap_or(0)
     }
@@ -279,29 +295,33 @@ impl PacketPool {
 
     /// Hosts by flow. A flow without a known host has [`Host::UNKNOWN`](super::Host::UNKNOWN).
     #[must_use]
+    #[inline]
     pub const fn hosts(&self) -> &FlowHosts {
         &self.hosts
     }
 
     /// The hosts of flows, for updates.
+    #[inline]
     pub const fn hosts_mut(&mut self) -> &mut FlowHosts {
         &mut self.hosts
     }
 
     /// Begins to record the [changes](Self::flow_change) of the numbers of packets of flows.
-    pub(crate) fn count_flows(&mut self) {
+    pub fn count_flows(&mut self) {
         self.changes = Some(Vec::new());
     }
 
     /// A change of the number of packets of a flow that was not returned yet: a packet made from another
     /// packet, or a packet released.
     #[inline]
-    pub(crate) fn flow_change(&mut self) -> Option<FlowChange> {
+    #[must_use]
+    pub fn flow_change(&mut self) -> Option<FlowChange> {
         self.changes.as_mut()?.pop()
     }
 
     /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
     /// work.
+    #[inline]
     pub fn keep_sack(&mut self) {
         self.sack.resize(self.slots.len(), SackBlocks::default());
     }
@@ -309,6 +329,7 @@ impl PacketPool {
     /// True if drivers must [`set_sack`](Self::set_sack) for each packet whose header
     /// [`has_sack`](super::TcpSegment::has_sack).
     #[must_use]
+    #[inline]
     pub const fn keeps_sack(&self) -> bool {
         !self.sack.is_empty()
     }
@@ -316,6 +337,7 @@ impl PacketPool {
     /// SACK blocks of the packet. Empty unless its header [`has_sack`](super::TcpSegment::has_sack)
     /// and its driver has read the blocks.
     #[must_use]
+    #[inline]
     pub fn sack(&self, id: &PacketId) -> SackBlocks {
         let has = self[id].tcp.is_some_and(|tcp| tcp.has_sack);
         let blocks = if has { self.sack.get(slot(id.0)) } else { None };
@@ -324,6 +346,7 @@ impl PacketPool {
 
     /// Sets the SACK blocks of the packet. Blocks are stored beside the descriptors, which
     /// therefore fit into two cache lines.
+    #[inline]
     pub fn set_sack(&mut self, id: &PacketId, blocks: SackBlocks) {
         if self.sack.len() <= slot(id.0) {
             self.keep_sack();
@@ -333,12 +356,14 @@ impl PacketPool {
 
     /// The tunnels and the second VLAN tag around a packet, if there are any.
     #[must_use]
+    #[inline]
     pub fn outer(&self, id: &PacketId) -> Option<&Outer> {
         if self[id].has_outer() { self.outers.get(slot(id.0)) } else { None }
     }
 
     /// A packet, and the tunnels and the second VLAN tag around it, if there are any.
-    pub(crate) fn with_outer(&mut self, id: &PacketId) -> (&mut Packet, Option<&Outer>) {
+    #[inline]
+    pub fn with_outer(&mut self, id: &PacketId) -> (&mut Packet, Option<&Outer>) {
         let packet = &mut self.slots[slot(id.0)].packet;
         let outer = if packet.has_outer() { self.outers.get(slot(id.0)) } else { None };
         (packet, outer)
@@ -346,18 +371,21 @@ impl PacketPool {
 
     /// The key of the outermost header of a packet.
     #[must_use]
+    #[inline]
     pub fn outermost(&self, id: &PacketId) -> FlowKey {
         self.outer(id).and_then(Outer::key).unwrap_or_else(|| self[id].key)
     }
 
     /// Returns `true` if the packet is in a tunnel.
     #[must_use]
+    #[inline]
     pub fn is_tunnelled(&self, id: &PacketId) -> bool {
         self.outer(id).is_some_and(|outer| !outer.tunnels().is_empty())
     }
 
     /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates memory
     /// for all packets.
+    #[inline]
     pub fn set_outer(&mut self, id: &PacketId, outer: Outer) {
         let has = !outer.is_empty();
         let packet = &mut self[id];
@@ -372,6 +400,7 @@ impl PacketPool {
 
     /// Releases a packet's slot and its buffer.
     #[expect(clippy::needless_pass_by_value, reason = "the packet ends here")]
+    #[inline]
     pub fn release(&mut self, id: PacketId) {
         if let Some(changes) = &mut self.changes {
             let flow = std::mem::take(&mut self.slots[slot(id.0)].packet.flow);
@@ -389,6 +418,7 @@ impl PacketPool {
     /// The slot stays in use until [`take_back`](Self::take_back).
     #[expect(clippy::needless_pass_by_value, reason = "the number stands for it from here on")]
     #[must_use]
+    #[inline]
     pub const fn lend(&self, id: PacketId) -> u32 {
         id.0
     }
@@ -397,25 +427,29 @@ impl PacketPool {
     ///
     /// Each number is taken back once; the caller ensures this.
     #[must_use]
+    #[inline]
     pub fn take_back(&self, number: u32) -> Option<PacketId> {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
     }
 
     /// Counts a further whole ACK. Returns `false` if whole ACKs already occupy their part of the
     /// buffers.
-    pub(crate) fn keep_whole_ack(&mut self) -> bool {
+    #[inline]
+    pub fn keep_whole_ack(&mut self) -> bool {
         let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
         self.whole_acks += u32::from(has_room);
         has_room
     }
 
     /// Counts a whole ACK less.
-    pub(crate) const fn release_whole_ack(&mut self) {
+    #[inline]
+    pub const fn release_whole_ack(&mut self) {
         self.whole_acks -= 1;
     }
 
     /// Number of packets in use.
     #[must_use]
+    #[inline]
     pub const fn in_use(&self) -> u32 {
         self.in_use
     }
@@ -424,6 +458,7 @@ impl PacketPool {
     ///
     /// A driver that knows how many packets should remain after a call finds the released slots
     /// here.
+    #[inline]
     pub fn free_slots(&self) -> impl Iterator<Item = usize> + '_ {
         let some = |free: u32| (free != NIL).then_some(free);
         std::iter::successors(some(self.free), move |free| some(self.links(*free).next)).map(slot)
@@ -431,42 +466,48 @@ impl PacketPool {
 
     /// True if seven of eight slots are in use. Then packets that would wait should be dropped.
     #[must_use]
+    #[inline]
     pub fn is_scarce(&self) -> bool {
         slot(self.in_use) > self.scarce_line()
     }
 
     /// Slots that can be taken before they are [scarce](Self::is_scarce).
     #[must_use]
+    #[inline]
     pub fn room(&self) -> usize {
         self.scarce_line().saturating_sub(slot(self.in_use))
     }
 
+    #[inline]
     const fn scarce_line(&self) -> usize {
         self.slots.len() / 8 * 7
     }
 
     /// Most packets in the pool.
     #[must_use]
+    #[inline]
     pub const fn capacity(&self) -> usize {
         self.slots.len()
     }
 
+    #[inline]
     pub(super) fn at(&self, index: u32) -> &Packet {
         &self.slots[slot(index)].packet
     }
 
+    #[inline]
     pub(super) fn with_note(&self, index: u32) -> (&Packet, &Note) {
         let slot = &self.slots[slot(index)];
         (&slot.packet, &slot.note)
     }
 
     #[inline]
-    pub(super) fn links(&self, index: u32) -> &Links {
+    pub(super) fn links(&self, index: u32) -> &PacketLinks {
         &self.slots[slot(index)].links
     }
 
     #[inline]
-    pub(super) fn links_mut(&mut self, index: u32) -> &mut Links {
+    pub(super) fn links_mut(&mut self, index: u32) -> &mut PacketLinks {
         &mut self.slots[slot(index)].links
     }
 
@@ -487,12 +528,14 @@ impl PacketPool {
 impl Index<&PacketId> for PacketPool {
     type Output = Packet;
 
+    #[inline]
     fn index(&self, id: &PacketId) -> &Packet {
         &self.slots[slot(id.0)].packet
     }
 }
 
 impl IndexMut<&PacketId> for PacketPool {
+    #[inline]
     fn index_mut(&mut self, id: &PacketId) -> &mut Packet {
         &mut self.slots[slot(id.0)].packet
     }
@@ -500,8 +543,9 @@ impl IndexMut<&PacketId> for PacketPool {
 
 impl Slot {
     /// A free slot, with the free slot `next` after it.
+    #[inline]
     fn free(next: u32) -> Self {
-        Self { links: Links::free(next), note: Note::default(), packet: Packet::default() }
+        Self { links: PacketLinks::free(next), note: Note::default(), packet: Packet::default() }
     }
 }
 

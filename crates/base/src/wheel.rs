@@ -14,7 +14,7 @@ use crate::packet::{make_room, slot as index};
 /// kept.
 ///
 /// ```
-/// # use tidegate_core::{Time, wheel::TimerWheel};
+/// # use tidegate_base::{Time, wheel::TimerWheel};
 /// let mut wheel = TimerWheel::new();
 /// wheel.set(7, Time::from_micros(30));
 /// wheel.set(3, Time::from_micros(20));
@@ -26,7 +26,7 @@ use crate::packet::{make_room, slot as index};
 pub struct TimerWheel {
     timers: Vec<Timer>,
     /// [`SLOTS`] for each level in use so far.
-    slots: Vec<Slot>,
+    slots: Vec<WheelSlot>,
     /// Bits of the slots with timers, for each level.
     occupied: [u64; LEVELS],
     /// Bits of the levels with timers.
@@ -46,7 +46,7 @@ struct Timer {
 
 /// A list of timers whose deadlines are equal in all digits from their level on.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct WheelSlot {
     first: u32,
     last: u32,
     /// No timer here expires earlier. Exact until a timer is cancelled.
@@ -73,11 +73,13 @@ const UNSET: u32 = u32::MAX - 1;
 impl TimerWheel {
     /// A wheel without timers, at the beginning of the run.
     #[must_use]
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets timer `number` to `deadline`. Replaces an earlier deadline.
+    #[inline]
     pub fn set(&mut self, number: u32, deadline: Time) {
         let deadline = deadline.nanos().max(self.reached);
         match self.timers.get(index(number)) {
@@ -88,6 +90,7 @@ impl TimerWheel {
 
     /// Sets a timer that may be set already.
     #[cold]
+    #[inline]
     fn set_again(&mut self, number: u32, deadline: u64) {
         if !self.cancel(number) {
             let unset = Timer { deadline: 0, next: UNSET, previous: NIL };
@@ -97,6 +100,7 @@ impl TimerWheel {
     }
 
     /// Cancels timer `number`. Returns `true` if it was set.
+    #[inline]
     pub fn cancel(&mut self, number: u32) -> bool {
         let Some(timer) = self.timers.get_mut(index(number)) else { return false };
         let Timer { deadline, next, previous } = *timer;
@@ -111,6 +115,7 @@ impl TimerWheel {
 
     /// Deadline of timer `number`.
     #[must_use]
+    #[inline]
     pub fn deadline(&self, number: u32) -> Option<Time> {
         let timer = self.timers.get(index(number)).filter(|timer| timer.next != UNSET)?;
         Some(Time::from_nanos(timer.deadline))
@@ -121,6 +126,7 @@ impl TimerWheel {
     ///
     /// It is the deadline itself unless a timer near it was cancelled.
     #[must_use]
+    #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         let (_, slot) = self.first_slot()?;
         Some(Time::from_nanos(self.slots[slot].earliest))
@@ -132,13 +138,14 @@ impl TimerWheel {
     #[must_use]
     pub fn upcoming(&self) -> Option<u32> {
         let (level, at) = self.first_slot()?;
-        let Slot { first, last, .. } = self.slots[at];
+        let WheelSlot { first, last, .. } = self.slots[at];
         (level < COARSE || first == last).then_some(first)
     }
 
     /// Removes the next timer that expires by `now`, and returns its deadline. Call until `None`.
     ///
     /// In a simulation, timers determine the time, and `now` is its bound.
+    #[inline]
     pub fn pop_next(&mut self, now: Time) -> Option<(Time, u32)> {
         let number = self.pop(now)?;
         Some((Time::from_nanos(self.reached), number))
@@ -157,6 +164,7 @@ impl TimerWheel {
     }
 
     /// Removes the next timer that has expired at `now`. Call until `None`.
+    #[inline]
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         self.fire(now, |_, _, _| {})
     }
@@ -170,7 +178,7 @@ impl TimerWheel {
                 self.reached = self.reached.max(now);
                 return None;
             };
-            let Slot { first, last, earliest } = self.slots[at];
+            let WheelSlot { first, last, earliest } = self.slots[at];
             if earliest > now {
                 self.turn(level, earliest, now);
                 return None;
@@ -196,6 +204,7 @@ impl TimerWheel {
     }
 
     /// Calls `near` for the timers of the first slot of `level`, and for those of the second.
+    #[inline]
     fn tell(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
         if level < COARSE {
             return;
@@ -209,6 +218,7 @@ impl TimerWheel {
     }
 
     /// The timers of a slot.
+    #[inline]
     fn list(&self, slot: usize) -> impl Iterator<Item = u32> {
         let filed = |number: u32| (number != NIL).then_some(number);
         let next = move |number: &u32| filed(self.timers[index(*number)].next);
@@ -217,6 +227,7 @@ impl TimerWheel {
 
     /// Advances the wheel to `now`, unless `now` lies within the next slot with timers. Its timers
     /// would then belong to finer slots.
+    #[inline]
     fn turn(&mut self, level: usize, earliest: u64, now: u64) {
         let span = DIGIT * u32::try_from(level).unwrap_or(0);
         if now >> span < earliest >> span {
@@ -225,6 +236,7 @@ impl TimerWheel {
     }
 
     /// Moves the timers of a slot to lower levels. `earliest` lies in that slot.
+    #[inline]
     fn cascade(&mut self, slot: usize, earliest: u64) {
         let mut number = self.slots[slot].first;
         self.join(NIL, NIL, slot);
@@ -237,6 +249,7 @@ impl TimerWheel {
     }
 
     /// Appends a timer to the list of its slot.
+    #[inline]
     fn file(&mut self, number: u32, deadline: u64) {
         let (level, digit) = digit(deadline, self.reached);
         let Some(slot) = self.slots.get_mut(level * SLOTS + digit) else {
@@ -257,8 +270,9 @@ impl TimerWheel {
     }
 
     #[cold]
+    #[inline]
     fn file_at_new_level(&mut self, number: u32, deadline: u64, level: usize) {
-        self.slots.resize((level + 1) * SLOTS, Slot { first: NIL, last: NIL, earliest: 0 });
+        self.slots.resize((level + 1) * SLOTS, WheelSlot { first: NIL, last: NIL, earliest: 0 });
         self.file(number, deadline);
     }
 
@@ -284,6 +298,7 @@ impl TimerWheel {
 
     /// The slot of the next timer, and its level. It is the first slot of the finest level with
     /// timers. These agree with `reached` in every higher digit.
+    #[inline]
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
             return None;
@@ -295,6 +310,7 @@ impl TimerWheel {
 
 /// The highest digit in which `deadline` differs from `reached`: its position, and its value in
 /// `deadline`.
+#[inline]
 fn digit(deadline: u64, reached: u64) -> (usize, usize) {
     let level = ((deadline ^ reached) | 1).ilog2() / DIGIT;
     let digit = (deadline >> (DIGIT * level)) % (1 << DIGIT);

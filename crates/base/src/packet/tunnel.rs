@@ -27,6 +27,7 @@ impl TunnelKind {
 
     /// Name in reports and metrics.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ip => "ip",

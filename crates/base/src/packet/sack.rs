@@ -6,7 +6,7 @@
 /// Source: RFC 2018, section 3: at most four blocks, or three beside timestamps.
 ///
 /// ```
-/// use tidegate_core::packet::SackBlocks;
+/// use tidegate_base::packet::SackBlocks;
 ///
 /// let mut blocks = SackBlocks::default();
 /// for first in [9_000, 6_000, 3_000, 0] {
@@ -26,6 +26,7 @@ impl SackBlocks {
     pub const MOST: usize = 4;
 
     /// Appends a block. Returns false if there is no room.
+    #[inline]
     pub fn push(&mut self, block: (u32, u32)) -> bool {
         let free = self.blocks.get_mut(usize::from(self.len));
         let fits = free.is_some();
@@ -38,12 +39,14 @@ impl SackBlocks {
 
     /// The blocks.
     #[must_use]
+    #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
 
     /// True without blocks.
     #[must_use]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

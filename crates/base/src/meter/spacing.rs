@@ -17,8 +17,8 @@ use crate::{Bytes, Rate, Time};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::meter::PeakSpacing;
-/// use tidegate_core::{Bytes, Rate, Time};
+/// use tidegate_base::meter::PeakSpacing;
+/// use tidegate_base::{Bytes, Rate, Time};
 ///
 /// let mut peak = PeakSpacing::new(Rate::from_mbps(12), Duration::ZERO);
 /// assert!(peak.try_take(Time::ZERO, Bytes(1_500)));
@@ -40,11 +40,13 @@ impl PeakSpacing {
     /// The first packet may depart at any time. Packets may make up for lateness of up to
     /// `tolerance`.
     #[must_use]
+    #[inline]
     pub const fn new(rate: Rate, tolerance: Duration) -> Self {
         Self { rate, tolerance, due: Time::ZERO, early: 0 }
     }
 
     /// Changes the rate for the packets after the last one taken.
+    #[inline]
     pub const fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.early = 0;
@@ -52,12 +54,14 @@ impl PeakSpacing {
 
     /// The earliest time at which the next packet may depart, for any length.
     #[must_use]
+    #[inline]
     pub fn ready_at(&self) -> Time {
         let tolerance = Time::ZERO + self.tolerance;
         Time::ZERO + self.due.since(tolerance)
     }
 
     /// Takes the transmission time of a packet of `len` bytes, if one may depart at `now`.
+    #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         if now < self.ready_at() {
             return false;

@@ -13,7 +13,7 @@ use crate::Time;
 /// arrival time of the next one, so a packet is read only when it is removed. The first packet's
 /// `previous` link is not maintained.
 #[derive(Debug)]
-pub(crate) struct Travelling {
+pub struct Travelling {
     first: u32,
     last: u32,
     packets: u32,
@@ -22,32 +22,40 @@ pub(crate) struct Travelling {
     last_at: Time,
 }
 
+impl Default for Travelling {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Travelling {
     /// No packets.
-    pub(crate) const fn new() -> Self {
+    #[inline]
+    pub const fn new() -> Self {
         Self { first: NIL, last: NIL, packets: 0, first_at: Time::ZERO, last_at: Time::ZERO }
     }
 
     /// Number of packets.
-    pub(crate) const fn packets(&self) -> u32 {
+    #[inline]
+    pub const fn packets(&self) -> u32 {
         self.packets
     }
 
     /// Arrival time of the first packet.
     #[inline]
-    pub(crate) const fn next_at(&self) -> Option<Time> {
+    pub const fn next_at(&self) -> Option<Time> {
         if self.first == NIL { None } else { Some(self.first_at) }
     }
 
     /// The first packet, which stays in the list, and the driver's note.
     #[inline]
-    pub(crate) fn peek<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
+    pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         (self.first != NIL).then(|| pool.with_note(self.first))
     }
 
     /// Adds a packet that arrives at `at`, after packets that arrive at or before this time.
     #[inline]
-    pub(crate) fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
+    pub fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
         let mut before = self.last;
         if at < self.last_at {
             while before != NIL && self.due(pool, before) > at {
@@ -58,6 +66,7 @@ impl Travelling {
     }
 
     /// Arrival time of `id`.
+    #[inline]
     fn due(&self, pool: &PacketPool, id: u32) -> Time {
         if id == self.first {
             return self.first_at;
@@ -88,7 +97,7 @@ impl Travelling {
 
     /// Removes the first packet if it has arrived by `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, pool: &PacketPool, now: Time) -> Option<PacketId> {
+    pub fn pop(&mut self, pool: &PacketPool, now: Time) -> Option<PacketId> {
         if self.first == NIL || self.first_at > now {
             return None;
         }

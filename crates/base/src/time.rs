@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::Time;
+/// use tidegate_base::Time;
 ///
 /// let tick = Duration::from_millis(15);
 /// let now = Time::from_millis(16);
@@ -30,48 +30,56 @@ impl Time {
 
     /// The time `nanos` nanoseconds into the run.
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// The time `micros` microseconds into the run.
     #[must_use]
+    #[inline]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
     /// The time `millis` milliseconds into the run.
     #[must_use]
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
     /// The time `secs` seconds into the run.
     #[must_use]
+    #[inline]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1_000_000_000)
     }
 
     /// Nanoseconds since the run began.
     #[must_use]
+    #[inline]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
     /// Time from `earlier` to this. Zero if `earlier` is later.
     #[must_use]
+    #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// The time `span` before this. The start of the run if that is later.
     #[must_use]
+    #[inline]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(span)))
     }
 
     /// The earlier of two times. The only one if the other is `None`.
     #[must_use]
+    #[inline]
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -81,6 +89,7 @@ impl Time {
 
     /// The first multiple of `interval` at or after this. This time itself if `interval` is zero.
     #[must_use]
+    #[inline]
     pub fn round_up_to(self, interval: Duration) -> Self {
         match nanos(interval) {
             0 => self,
@@ -92,12 +101,14 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
+    #[inline]
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(nanos(span)))
     }
 }
 
 impl AddAssign<Duration> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
     }
@@ -111,7 +122,7 @@ impl fmt::Debug for Time {
 
 /// `span` in nanoseconds. 584 years and more count as forever.
 #[inline]
-pub(crate) fn nanos(span: Duration) -> u64 {
+pub fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())
 }
 

@@ -15,12 +15,14 @@ pub struct Governed {
 
 impl Governed {
     /// Counts `packet`, if its flow is ACK-controlled.
+    #[inline]
     pub fn add(&mut self, packet: &Packet) {
         *self += Self::of(packet);
     }
 
     /// The count of `packet` alone, if its flow is ACK-controlled.
     #[must_use]
+    #[inline]
     pub fn of(packet: &Packet) -> Self {
         if packet.is_controlled() {
             Self { packets: 1, bytes: u64::from(packet.cost) }
@@ -31,6 +33,7 @@ impl Governed {
 }
 
 impl AddAssign for Governed {
+    #[inline]
     fn add_assign(&mut self, more: Self) {
         self.packets += more.packets;
         self.bytes += more.bytes;
@@ -38,6 +41,7 @@ impl AddAssign for Governed {
 }
 
 impl SubAssign for Governed {
+    #[inline]
     fn sub_assign(&mut self, less: Self) {
         self.packets -= less.packets;
         self.bytes -= less.bytes;

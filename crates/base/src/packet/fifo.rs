@@ -7,8 +7,8 @@ use crate::Bytes;
 /// A first-in-first-out list, linked through the pool.
 ///
 /// ```
-/// use tidegate_core::packet::Fifo;
-/// use tidegate_core::{Bytes, Packet, PacketPool};
+/// use tidegate_base::packet::Fifo;
+/// use tidegate_base::{Bytes, Packet, PacketPool};
 ///
 /// let mut pool = PacketPool::with_capacity(2);
 /// let mut queue = Fifo::new();
@@ -34,12 +34,14 @@ pub struct Fifo {
 impl Fifo {
     /// An empty list.
     #[must_use]
+    #[inline]
     pub const fn new() -> Self {
         Self { head: NIL, tail: NIL, packets: 0, bytes: Bytes::ZERO }
     }
 
     /// Appends `id`.
     #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
+    #[inline]
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
         self.bytes += pool[&id].frame_len();
         self.packets += 1;
@@ -53,6 +55,7 @@ impl Fifo {
     }
 
     /// Removes the oldest packet.
+    #[inline]
     pub fn pop(&mut self, pool: &PacketPool) -> Option<PacketId> {
         if self.head == NIL {
             return None;
@@ -69,16 +72,19 @@ impl Fifo {
 
     /// The oldest packet, which stays in the list.
     #[must_use]
+    #[inline]
     pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<&'p Packet> {
         (self.head != NIL).then(|| pool.at(self.head))
     }
 
     /// Slot of the newest packet.
+    #[inline]
     pub(super) const fn last(&self) -> u32 {
         self.tail
     }
 
     /// Removes `id` from any position. The `previous` link of every packet must be set.
+    #[inline]
     pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
         let (next, previous) = (pool.links(id.0).next, pool.links(id.0).previous);
         if previous == NIL {
@@ -97,18 +103,21 @@ impl Fifo {
 
     /// Number of packets.
     #[must_use]
+    #[inline]
     pub const fn packets(&self) -> u32 {
         self.packets
     }
 
     /// Total length of the packets, as frames.
     #[must_use]
+    #[inline]
     pub const fn bytes(&self) -> Bytes {
         self.bytes
     }
 }
 
 impl Default for Fifo {
+    #[inline]
     fn default() -> Self {
         Self::new()
     }

@@ -5,13 +5,14 @@
 /// The list grows by a sixteenth and not by a factor of two. Lists of a million flows then have
 /// little spare capacity, and an entry still moves only some sixteen times in all.
 #[inline]
-pub(crate) fn make_room<T: Clone>(list: &mut Vec<T>, at: usize, empty: T) {
+pub fn make_room<T: Clone>(list: &mut Vec<T>, at: usize, empty: T) {
     if at >= list.len() {
         grow(list, at, empty);
     }
 }
 
 #[cold]
+#[inline]
 fn grow<T: Clone>(list: &mut Vec<T>, at: usize, empty: T) {
     if at >= list.capacity() {
         list.reserve_exact(at + 1 + at / 16 - list.len());

@@ -45,6 +45,7 @@ pub type Which<'a> = &'a mut dyn FnMut(&mut Packet, Option<&Outer>) -> bool;
 
 impl Line {
     /// Appends the packet in the slot `at`.
+    #[inline]
     fn append(&mut self, pool: &mut PacketPool, at: u32) {
         pool.links_mut(at).set_last_of_flow(self.tail);
         if self.tail == NIL {
@@ -58,6 +59,7 @@ impl Line {
 }
 
 impl Default for FlowFifo {
+    #[inline]
     fn default() -> Self {
         Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
     }
@@ -65,12 +67,14 @@ impl Default for FlowFifo {
 
 impl FlowFifo {
     /// Appends `id`.
+    #[inline]
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
         self.push_to_line(pool, id);
     }
 
     /// Appends `id`. Returns the index of its flow's [`line`](Self::line).
-    pub(crate) fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
+    #[inline]
+    pub fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
         let member = pool[&id].member;
         let at = self.line(member).unwrap_or_else(|| self.begin(member));
         pool.links_mut(id.0).previous = self.all.last();
@@ -80,6 +84,7 @@ impl FlowFifo {
     }
 
     /// Removes the oldest packet.
+    #[inline]
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let member = self.all.peek(pool)?.member;
         // The oldest packet of all is the oldest of its flow, unless it was handed over.
@@ -87,6 +92,7 @@ impl FlowFifo {
     }
 
     /// Removes the newest packet.
+    #[inline]
     pub fn pop_last(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let newest = self.all.last();
         if newest == NIL {
@@ -119,6 +125,7 @@ impl FlowFifo {
     }
 
     /// Removes the oldest packet of `member`.
+    #[inline]
     pub fn pop_flow(&mut self, pool: &mut PacketPool, member: Member) -> Option<PacketId> {
         let at = self.line(member)?;
         let line = &mut self.lines[at.index()];
@@ -169,6 +176,7 @@ impl FlowFifo {
     }
 
     /// The first packet of a list that `which` selects, and the part of the list before it. `None` if it selects none.
+    #[inline]
     fn before_first(
         &self,
         pool: &mut PacketPool,
@@ -194,16 +202,19 @@ impl FlowFifo {
 
     /// Index of the list of `member`, while it has packets.
     #[must_use]
-    pub(crate) fn line(&self, member: Member) -> Option<Member> {
+    #[inline]
+    pub fn line(&self, member: Member) -> Option<Member> {
         self.line_of.get(member.index()).filter(|line| **line != NIL).copied().map(Member)
     }
 
     /// The member whose packets are in the list with this index.
-    pub(crate) fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
+    #[inline]
+    pub fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
         pool.at(self.lines[line.index()].head).member
     }
 
     /// Creates an empty list for `member`.
+    #[inline]
     fn begin(&mut self, member: Member) -> Member {
         let line = match self.lines.get(slot(self.free)) {
             Some(free) => std::mem::replace(&mut self.free, free.head),
@@ -216,6 +227,7 @@ impl FlowFifo {
     }
 
     /// Frees the list of `member`, which is empty.
+    #[inline]
     fn end(&mut self, member: Member, line: Member) {
         self.lines[line.index()] =
             Line { head: std::mem::replace(&mut self.free, line.0), ..EMPTY };
@@ -224,11 +236,13 @@ impl FlowFifo {
 
     /// The oldest packet of `member`, which stays in the list.
     #[must_use]
+    #[inline]
     pub fn peek_flow<'p>(&self, pool: &'p PacketPool, member: Member) -> Option<&'p Packet> {
         Some(pool.at(self.lines[self.line(member)?.index()].head))
     }
 
     /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    #[inline]
     pub fn visit(
         &self,
         pool: &mut PacketPool,
@@ -243,18 +257,21 @@ impl FlowFifo {
 
     /// Bytes of `member`'s packets, as frames.
     #[must_use]
+    #[inline]
     pub fn bytes_of(&self, member: Member) -> Bytes {
         Bytes(self.line(member).map_or(0, |line| u64::from(self.lines[line.index()].bytes)))
     }
 
     /// Number of packets.
     #[must_use]
+    #[inline]
     pub const fn packets(&self) -> u32 {
         self.all.packets()
     }
 
     /// Total length of the packets, as frames.
     #[must_use]
+    #[inline]
     pub const fn bytes(&self) -> Bytes {
         self.all.bytes()
     }

@@ -39,6 +39,7 @@ impl Fragment {
     /// A first fragment whose ports are in the key. Its headers occupy `headers` bytes behind the IPv4 header
     /// or the IPv6 fragment header.
     #[must_use]
+    #[inline]
     pub fn first(headers: usize) -> Self {
         match u8::try_from(headers.div_ceil(UNIT)) {
             Ok(units) if units < FARTHEST => Self(FIRST | units),
@@ -49,6 +50,7 @@ impl Fragment {
     /// The same fragment. A first fragment is marked: an IPv4 authentication header precedes its
     /// protocol, and the later fragments name only that header.
     #[must_use]
+    #[inline]
     pub const fn authenticated(self) -> Self {
         if self.is_first() { Self(FIRST_AUTHENTICATED | self.units()) } else { self }
     }
@@ -56,6 +58,7 @@ impl Fragment {
     /// A fragment that begins `offset` units of 8 bytes after the first fragment, which has offset
     /// 0.
     #[must_use]
+    #[inline]
     pub fn later(offset: u16) -> Self {
         Self(LATER | u8::try_from(offset).map_or(FARTHEST, |offset| offset.min(FARTHEST)))
     }
@@ -69,12 +72,14 @@ impl Fragment {
 
     /// Returns `true` for a first fragment whose ports are in the key.
     #[must_use]
+    #[inline]
     pub const fn is_first(self) -> bool {
         matches!(self.role(), FIRST | FIRST_AUTHENTICATED)
     }
 
     /// Returns `true` for a first fragment with an authentication header before its protocol, in IPv4.
-    pub(crate) const fn is_authenticated(self) -> bool {
+    #[inline]
+    pub const fn is_authenticated(self) -> bool {
         self.role() == FIRST_AUTHENTICATED
     }
 
@@ -95,6 +100,7 @@ impl Fragment {
     /// The same later fragment without a known first fragment. With `any`, every filter for ports
     /// matches it.
     #[must_use]
+    #[inline]
     pub const fn without_first(self, any: bool) -> Self {
         let role = if any { ANY_PORTS } else { LATER };
         Self(role | self.units())
@@ -102,10 +108,12 @@ impl Fragment {
 
     /// For a first fragment the end of its headers, for a later one its beginning; in units of 8
     /// bytes.
-    pub(crate) const fn units(self) -> u8 {
+    #[inline]
+    pub const fn units(self) -> u8 {
         self.0 & FARTHEST
     }
 
+    #[inline]
     const fn role(self) -> u8 {
         self.0 & !FARTHEST
     }
@@ -113,7 +121,8 @@ impl Fragment {
 
 impl Ports {
     /// The fragment mark of a packet with these ports.
-    pub(crate) const fn fragment(self) -> Fragment {
+    #[inline]
+    pub const fn fragment(self) -> Fragment {
         match self {
             Self::Known => Fragment::WHOLE,
             Self::Unknown => Fragment::TINY,
@@ -139,11 +148,13 @@ impl std::fmt::Debug for Fragment {
 impl Packet {
     /// The identification of a fragment's datagram: 16 bits in IPv4, 32 bits in IPv6.
     #[must_use]
+    #[inline]
     pub fn identification(&self) -> u32 {
         u32::from(self.segment) << 16 | u32::from(self.checksum)
     }
 
     /// Sets the identification of a fragment's datagram.
+    #[inline]
     pub const fn set_identification(&mut self, identification: u32) {
         let [a, b, c, d] = identification.to_be_bytes();
         (self.segment, self.checksum) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

@@ -43,13 +43,15 @@ impl FlowHosts {
     }
 
     /// Number of the address of `flow`, if it is known.
-    pub(crate) fn address(&self, flow: FlowId) -> Option<u32> {
+    #[inline]
+    pub fn address(&self, flow: FlowId) -> Option<u32> {
         let entry = self.flows.get(slot(flow.0))?;
         (entry.address != NONE).then_some(entry.address)
     }
 
     /// Sets the address of `flow`. `None` forgets the flow's entry.
-    pub(crate) fn set_address(&mut self, flow: FlowId, address: Option<u32>) {
+    #[inline]
+    pub fn set_address(&mut self, flow: FlowId, address: Option<u32>) {
         make_room(&mut self.flows, slot(flow.0), UNKNOWN);
         let entry = &mut self.flows[slot(flow.0)];
         *entry = match address {
@@ -59,7 +61,8 @@ impl FlowHosts {
     }
 
     /// Sets the host of an address.
-    pub(crate) fn set_host(&mut self, address: u32, host: Host) {
+    #[inline]
+    pub fn set_host(&mut self, address: u32, host: Host) {
         make_room(&mut self.hosts, slot(address), Host::UNKNOWN);
         self.hosts[slot(address)] = host;
     }
@@ -73,7 +76,8 @@ impl FlowHosts {
 
     /// Sets whether ACK control applies to data of `flow` in `direction`, so that its ACKs stay
     /// whole.
-    pub(crate) fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
+    #[inline]
+    pub fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
         if keep || self.keeps_acks(flow) {
             make_room(&mut self.flows, slot(flow.0), UNKNOWN);
             self.flows[slot(flow.0)].whole_acks[direction.index()] = keep;

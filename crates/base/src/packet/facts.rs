@@ -18,18 +18,21 @@ impl Facts {
 
     /// Returns `true` if all of `facts` hold.
     #[must_use]
+    #[inline]
     pub const fn has(self, facts: Self) -> bool {
         self.0 & facts.0 == facts.0
     }
 
     /// The facts about PPPoE alone.
     #[must_use]
-    pub(crate) const fn of_session(self) -> Self {
+    #[inline]
+    pub const fn of_session(self) -> Self {
         Self(self.0 & (Self::PPPOE.0 | Self::SHORT_PPP.0))
     }
 
     /// These facts, with `facts` set to `holds`.
     #[must_use]
+    #[inline]
     pub const fn with(self, facts: Self, holds: bool) -> Self {
         if holds { Self(self.0 | facts.0) } else { Self(self.0 & !facts.0) }
     }

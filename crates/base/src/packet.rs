@@ -22,7 +22,7 @@ mod tunnel;
 mod turns;
 
 pub use codepoint::{Codepoint, NotACodepoint};
-pub(crate) use dense::make_room;
+pub use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
 pub use flow_fifo::{FlowFifo, Handover, Which};
@@ -31,13 +31,12 @@ pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
-pub(crate) use pool::FlowChange;
-pub use pool::{FrameCopy, Note, PacketId, PacketPool};
-pub(crate) use ring::{First, Links, Ring, Rings};
+pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
+pub use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
-pub(crate) use travel::Travelling;
+pub use travel::Travelling;
 pub use tunnel::TunnelKind;
-pub(crate) use turns::Turns;
+pub use turns::Turns;
 
 use std::num::NonZeroU16;
 
@@ -50,7 +49,7 @@ use crate::{Bytes, Time};
 /// A super-packet of the kernel stands for several frames, each with headers of its own:
 ///
 /// ```
-/// use tidegate_core::packet::{Packet, TcpSegment};
+/// use tidegate_base::packet::{Packet, TcpSegment};
 ///
 /// let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
 /// let packet = Packet { len: 66 + 3 * 1_448, segments: 3, tcp: Some(tcp), ..Packet::default() };
@@ -140,10 +139,11 @@ impl FlowId {
     pub const NONE: Self = Self(u32::MAX);
 
     /// In no flow table, and on its way from one queue to another.
-    pub(crate) const MOVED: Self = Self(u32::MAX - 1);
+    pub const MOVED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {
+    #[inline]
     fn default() -> Self {
         Self::NONE
     }
@@ -156,6 +156,7 @@ pub struct Member(pub u32);
 impl Member {
     /// The number as an index.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         slot(self.0)
     }
@@ -257,6 +258,7 @@ impl TcpFlags {
 
     /// True if any of `bits` is set.
     #[must_use]
+    #[inline]
     pub const fn any(self, bits: u8) -> bool {
         self.0 & bits != 0
     }
@@ -269,6 +271,7 @@ impl TcpSegment {
     /// Returns `true` if the header carries only numbers, window and timestamps: ACK is the only
     /// flag, and timestamps are the only option.
     #[must_use]
+    #[inline]
     pub const fn is_bare(&self) -> bool {
         let flags = self.flags.0 == TcpFlags::ACK && self.high_flags == 0;
         flags && !self.has_sack && !self.authenticated && matches!(self.options, Options::None)
@@ -279,6 +282,7 @@ impl TcpSegment {
     /// Source: RFC 9768, section 3.1 (AE, CWR and ECE set in the SYN; four combinations accept); RFC 8684,
     /// section 3.1.
     #[must_use]
+    #[inline]
     pub const fn offers_extension(&self) -> bool {
         let ae = self.high_flags & Self::AE != 0;
         let (ece, cwr) = (self.flags.any(TcpFlags::ECE), self.flags.any(TcpFlags::CWR));
@@ -292,6 +296,7 @@ impl TcpSegment {
 
     /// Length in sequence space: the payload, plus one each for SYN and FIN.
     #[must_use]
+    #[inline]
     pub const fn sequence_len(&self) -> u32 {
         let syn = if self.flags.any(TcpFlags::SYN) { 1 } else { 0 };
         let fin = if self.flags.any(TcpFlags::FIN) { 1 } else { 0 };
@@ -300,6 +305,7 @@ impl TcpSegment {
 
     /// The sequence number after the last one of the segment.
     #[must_use]
+    #[inline]
     pub const fn end_seq(&self) -> u32 {
         self.seq.wrapping_add(self.sequence_len())
     }
@@ -308,24 +314,28 @@ impl TcpSegment {
 impl Packet {
     /// Returns `true` if ACK control of its aggregate applies to its sender.
     #[must_use]
+    #[inline]
     pub const fn is_controlled(&self) -> bool {
         self.facts.has(Facts::CONTROLLED)
     }
 
     /// Returns `true` if the pool has the [`Outer`] headers of the packet.
     #[must_use]
+    #[inline]
     pub const fn has_outer(&self) -> bool {
         self.facts.has(Facts::OUTER)
     }
 
     /// Length of the frame.
     #[must_use]
+    #[inline]
     pub fn frame_len(&self) -> Bytes {
         Bytes(u64::from(self.len))
     }
 
     /// Bytes of headers that each frame of a super-packet repeats, for TCP and UDP; otherwise zero.
     #[must_use]
+    #[inline]
     pub fn headers(&self) -> u32 {
         match self.tcp {
             Some(tcp) => self.len.saturating_sub(tcp.payload),
@@ -342,6 +352,7 @@ impl Packet {
     }
 
     #[cold]
+    #[inline]
     fn super_wire_len(&self) -> u32 {
         let repeated = u32::from(self.segments) - 1;
         self.headers().saturating_mul(repeated).saturating_add(self.len)
@@ -350,6 +361,7 @@ impl Packet {
     /// Length of the IP packet; for a super-packet, of its longest IP packet on the wire. Zero for
     /// frames without IP.
     #[must_use]
+    #[inline]
     pub fn longest_ip_len(&self) -> Bytes {
         if self.network == Network::Opaque {
             return Bytes::ZERO;
@@ -368,11 +380,13 @@ impl Packet {
 
     /// Charged length.
     #[must_use]
+    #[inline]
     pub fn charged(&self) -> Bytes {
         Bytes(u64::from(self.cost))
     }
 
     /// Sets the DS codepoint, if the packet has the field.
+    #[inline]
     pub fn set_dscp(&mut self, dscp: u8) {
         if self.network != Network::Opaque && self.dscp != dscp {
             self.dscp = dscp & 0x3f;
@@ -381,6 +395,7 @@ impl Packet {
     }
 
     /// Lowers the maximum segment size that a SYN offers to `mss` bytes.
+    #[inline]
     pub fn ask_for_segments(&mut self, mss: u16) {
         if let Some(tcp) = &mut self.tcp
             && tcp.mss > mss
@@ -393,6 +408,7 @@ impl Packet {
 
     /// Marks the packet "congestion experienced" if it is ECN-capable. Returns true if it now has
     /// the mark.
+    #[inline]
     pub fn mark_congestion(&mut self) -> bool {
         match self.ecn {
             Ecn::NotEct => false,
@@ -410,7 +426,9 @@ impl Packet {
 const UDP_HEADER: u32 = 8;
 
 #[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
-pub(crate) const fn slot(index: u32) -> usize {
+/// The index in a list of slot number `index`.
+#[inline]
+pub const fn slot(index: u32) -> usize {
     index as usize
 }
 
@@ -420,7 +438,8 @@ pub(crate) const fn slot(index: u32) -> usize {
     clippy::cast_possible_truncation,
     reason = "indices come from numbers of 32 bits"
 )]
-pub(crate) const fn number(index: usize) -> u32 {
+#[inline]
+pub const fn number(index: usize) -> u32 {
     index as u32
 }
 

@@ -34,6 +34,7 @@ impl Outer {
     pub const MOST: usize = 2;
 
     /// Adds a tunnel inside the known tunnels. Returns `false` if there are [`MOST`](Self::MOST).
+    #[inline]
     pub fn push(&mut self, tunnel: Tunnel) -> bool {
         let free = self.tunnels.get_mut(usize::from(self.len));
         let fits = free.is_some();
@@ -46,30 +47,35 @@ impl Outer {
 
     /// The tunnels, outermost first.
     #[must_use]
+    #[inline]
     pub fn tunnels(&self) -> &[Tunnel] {
         &self.tunnels[..usize::from(self.len)]
     }
 
     /// Returns `true` if there is neither a tunnel nor a second tag.
     #[must_use]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0 && self.second_vlan == NO_VLAN
     }
 
     /// The key of the outermost header, if the packet is in a tunnel.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> Option<FlowKey> {
         self.tunnels().first().map(|tunnel| tunnel.key)
     }
 
     /// Returns `true` if ACKs inside may be created, merged and shortened.
     #[must_use]
+    #[inline]
     pub fn may_edit(&self) -> bool {
         self.tunnels().iter().all(|tunnel| tunnel.may_edit)
     }
 
     /// Applies the restriction of `other`, the same tunnels around another packet: ACKs inside stay
     /// whole if they do in `other`.
+    #[inline]
     pub fn restrict(&mut self, other: &Self) {
         for (own, other) in self.tunnels.iter_mut().zip(&other.tunnels) {
             own.may_edit &= other.may_edit;
@@ -78,6 +84,7 @@ impl Outer {
 
     /// The headers of a packet in the opposite direction.
     #[must_use]
+    #[inline]
     pub fn reverse(mut self) -> Self {
         for tunnel in &mut self.tunnels {
             tunnel.key = tunnel.reverse_key();
@@ -88,6 +95,7 @@ impl Outer {
     /// Returns `true` if both are around packets of the same tunnel: addresses, kinds, identifiers
     /// and VLANs are equal. Ports differ by direction and flow, and do not count.
     #[must_use]
+    #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         self.second_vlan == other.second_vlan
             && self.len == other.len
@@ -96,6 +104,7 @@ impl Outer {
 }
 
 impl Default for Outer {
+    #[inline]
     fn default() -> Self {
         let tunnel = Tunnel {
             key: FlowKey::default(),
@@ -112,6 +121,7 @@ impl Tunnel {
     /// Fields that identify a tunnel. GRE may have checksums or sequence numbers in one direction
     /// only, so `may_edit` does not count.
     #[must_use]
+    #[inline]
     pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16) {
         let ends = [self.key.src.number(), self.key.dst.number()];
         (ends, self.kind, self.id, self.vlan)
@@ -119,6 +129,7 @@ impl Tunnel {
 
     /// Key of the outer header in the opposite direction. UDP tunnels keep the destination port in
     /// both directions.
+    #[inline]
     fn reverse_key(&self) -> FlowKey {
         let FlowKey { src, dst, protocol } = self.key;
         if protocol != Protocol::UDP {

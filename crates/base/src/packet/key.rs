@@ -20,6 +20,7 @@ impl Direction {
 
     /// The opposite direction.
     #[must_use]
+    #[inline]
     pub const fn reverse(self) -> Self {
         match self {
             Self::Up => Self::Down,
@@ -29,6 +30,7 @@ impl Direction {
 
     /// The direction as an index.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         match self {
             Self::Up => 0,
@@ -38,6 +40,7 @@ impl Direction {
 
     /// Name in policy files and metrics.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -78,18 +81,21 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint at an IPv4 address.
     #[must_use]
+    #[inline]
     pub fn v4(address: [u8; 4], port: u16) -> Self {
         Self { address: Ipv4Addr::from(address).to_ipv6_mapped().octets(), port }
     }
 
     /// An endpoint at an IPv6 address.
     #[must_use]
+    #[inline]
     pub const fn v6(address: [u8; 16], port: u16) -> Self {
         Self { address, port }
     }
 
     /// An endpoint at `address`.
     #[must_use]
+    #[inline]
     pub fn at(address: IpAddr, port: u16) -> Self {
         match address {
             IpAddr::V4(address) => Self::v4(address.octets(), port),
@@ -99,6 +105,7 @@ impl Endpoint {
 
     /// The address.
     #[must_use]
+    #[inline]
     pub fn address(&self) -> IpAddr {
         if self.is_v4() {
             let [.., a, b, c, d] = self.address;
@@ -114,6 +121,7 @@ impl Endpoint {
 
     /// The address as one number, for comparisons with ranges; IPv4 in IPv6-mapped form.
     #[must_use]
+    #[inline]
     pub const fn number(&self) -> u128 {
         u128::from_be_bytes(self.address)
     }
@@ -121,6 +129,7 @@ impl Endpoint {
     /// The address as one number. Of an IPv6 address only the first `ipv6` bits count; an IPv4
     /// address stays whole.
     #[must_use]
+    #[inline]
     pub fn prefix(&self, ipv6: u8) -> u128 {
         let rest = u128::MAX.checked_shr(u32::from(ipv6)).unwrap_or(0);
         if self.is_v4() { self.number() } else { self.number() & !rest }
@@ -131,6 +140,7 @@ impl Endpoint {
 const MAPPED: u128 = 0xffff;
 
 impl Default for Endpoint {
+    #[inline]
     fn default() -> Self {
         Self::v6([0; 16], 0)
     }
@@ -139,7 +149,7 @@ impl Default for Endpoint {
 /// Addresses, ports and protocol of a flow, in the direction of one packet.
 ///
 /// ```
-/// use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
+/// use tidegate_base::packet::{Endpoint, FlowKey, Protocol};
 ///
 /// let client = Endpoint::at("10.0.0.1".parse().unwrap(), 5_000);
 /// let server = Endpoint::at("2001:db8::1".parse().unwrap(), 443);
@@ -174,6 +184,7 @@ impl FlowKey {
 
     /// IP version of the packets, and the length of the IP header without options.
     #[must_use]
+    #[inline]
     pub fn network_header(&self) -> (Network, u16) {
         if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
@@ -183,7 +194,8 @@ impl FlowKey {
     ///
     /// Sources: RFC 8200, section 4.5 (only the first fragment's Next Header counts); RFC 4302, section 3.1.1 (in
     /// IPv4, the authentication header stands before the protocol).
-    pub(crate) fn hides_protocol(&self) -> bool {
+    #[inline]
+    pub fn hides_protocol(&self) -> bool {
         !self.src.is_v4() || self.protocol == Protocol::AUTHENTICATION
     }
 }

@@ -12,9 +12,10 @@ use crate::Bytes;
 use crate::units::NANOBITS_PER_BYTE;
 
 /// Tokens in `bits/s * ns`, a unit without rounding errors; negative for a debt.
-pub(crate) type Nanobits = i64;
+pub type Nanobits = i64;
 
 /// `bytes` as tokens, limited to [`Profile::MAX_BURST`], which no packet exceeds.
-pub(crate) fn nanobits(bytes: Bytes) -> Nanobits {
+#[inline]
+pub fn nanobits(bytes: Bytes) -> Nanobits {
     (bytes.min(Profile::MAX_BURST).0 * NANOBITS_PER_BYTE).cast_signed()
 }

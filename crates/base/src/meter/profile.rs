@@ -7,8 +7,8 @@ use crate::{Bytes, Packet, Rate};
 /// Limits of traffic in profile: the arrival curve of two token buckets.
 ///
 /// ```
-/// use tidegate_core::policy::{Profile, ProfileError};
-/// use tidegate_core::{Bytes, Rate};
+/// use tidegate_base::meter::{Profile, ProfileError};
+/// use tidegate_base::{Bytes, Rate};
 ///
 /// let mean = Rate::from_mbps(8);
 /// let profile = Profile::new(mean, None, Bytes(32_768), Bytes(1_514)).unwrap();
@@ -32,6 +32,7 @@ impl Profile {
     ///
     /// If some packet of this length could never conform, or if the peak rate is below the mean
     /// rate.
+    #[inline]
     pub fn new(
         mean: Rate,
         peak: Option<Rate>,
@@ -60,6 +61,7 @@ impl Profile {
     /// # Errors
     ///
     /// If the burst cannot hold a packet of this length.
+    #[inline]
     pub fn with_max_packet(self, longest: Bytes) -> Result<Self, ProfileError> {
         if self.burst < longest {
             return Err(ProfileError::BurstBelowMaxPacket { burst: self.burst, longest });
@@ -72,36 +74,42 @@ impl Profile {
 
     /// Tokens per second, on average.
     #[must_use]
+    #[inline]
     pub const fn mean(&self) -> Rate {
         self.mean
     }
 
     /// Highest rate of a burst; `None` for the rate of the port.
     #[must_use]
+    #[inline]
     pub const fn peak(&self) -> Option<Rate> {
         self.peak
     }
 
     /// Most bytes that may be sent at once at the peak rate.
     #[must_use]
+    #[inline]
     pub const fn burst(&self) -> Bytes {
         self.burst
     }
 
     /// The longest IP packet that can conform; `None` for any length that the burst can hold.
     #[must_use]
+    #[inline]
     pub const fn max_packet(&self) -> Option<Bytes> {
         self.max_packet
     }
 
     /// Returns `true` if `packet`, or a frame of a super-packet, is longer than `max_packet`.
     #[must_use]
+    #[inline]
     pub fn is_too_long(&self, packet: &Packet) -> bool {
         self.max_packet.is_some_and(|longest| packet.longest_ip_len() > longest)
     }
 
     /// The same profile with a burst of at most `most`.
-    pub(crate) fn with_burst_of(self, most: Bytes) -> Self {
+    #[inline]
+    pub fn with_burst_of(self, most: Bytes) -> Self {
         Self { burst: self.burst.min(most), ..self }
     }
 }

@@ -16,7 +16,7 @@ use crate::time::nanos;
 /// An amount of data, in bytes.
 ///
 /// ```
-/// use tidegate_core::Bytes;
+/// use tidegate_base::Bytes;
 ///
 /// let buffer: Bytes = "64 KiB".parse().unwrap();
 /// assert_eq!(buffer, Bytes(65_536));
@@ -31,7 +31,7 @@ pub struct Bytes(pub u64);
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Bytes, Rate};
+/// use tidegate_base::{Bytes, Rate};
 ///
 /// let line: Rate = "20 Mbit/s".parse().unwrap();
 /// // A full-size frame occupies the line for 606 us.
@@ -48,6 +48,7 @@ impl Bytes {
 
     /// `self - other`, or zero if that would be negative.
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -56,24 +57,28 @@ impl Bytes {
 impl Rate {
     /// A rate of `bps` bits per second.
     #[must_use]
+    #[inline]
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
     /// A rate of `kbps` thousand bits per second.
     #[must_use]
+    #[inline]
     pub const fn from_kbps(kbps: u64) -> Self {
         Self(kbps * 1_000)
     }
 
     /// A rate of `mbps` million bits per second.
     #[must_use]
+    #[inline]
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps * 1_000_000)
     }
 
     /// Bits per second.
     #[must_use]
+    #[inline]
     pub const fn bps(self) -> u64 {
         self.0
     }
@@ -81,6 +86,7 @@ impl Rate {
     /// Time for which `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at
     /// rate 0.
     #[must_use]
+    #[inline]
     pub fn time_for(self, bytes: Bytes) -> Duration {
         if let (Some(nanobits), 1..) = (bytes.0.checked_mul(NANOBITS_PER_BYTE), self.0) {
             return Duration::from_nanos(nanobits.div_ceil(self.0));
@@ -95,6 +101,7 @@ impl Rate {
 
     /// Bytes that a link of this rate carries within `span`, rounded down.
     #[must_use]
+    #[inline]
     pub fn bytes_in(self, span: Duration) -> Bytes {
         if let Some(nanobits) = self.0.checked_mul(nanos(span)) {
             return Bytes(nanobits / NANOBITS_PER_BYTE);
@@ -105,7 +112,7 @@ impl Rate {
 }
 
 /// One byte in `bits/s * ns`: 8 bits of a billion nanoseconds each.
-pub(crate) const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
+pub const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
 /// The reason why a text is no quantity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -144,14 +151,14 @@ pub enum UnitError {
 }
 
 /// A kind of quantity: its name, an example, and its units with their sizes.
-struct Kind {
+struct Quantity {
     name: &'static str,
     article: &'static str,
     example: &'static str,
     units: &'static [(&'static str, u64)],
 }
 
-const RATE: Kind = Kind {
+const RATE: Quantity = Quantity {
     name: "rate",
     article: "a rate",
     example: "20 Mbit/s",
@@ -164,7 +171,7 @@ const RATE: Kind = Kind {
     ],
 };
 
-const BYTES: Kind = Kind {
+const BYTES: Quantity = Quantity {
     name: "size",
     article: "a size",
     example: "64 KiB",
@@ -179,7 +186,7 @@ const BYTES: Kind = Kind {
     ],
 };
 
-const DURATION: Kind = Kind {
+const DURATION: Quantity = Quantity {
     name: "time",
     article: "a time",
     example: "10 ms",
@@ -187,10 +194,10 @@ const DURATION: Kind = Kind {
 };
 
 /// Chances are counted in parts per billion, so that `0.0001 %` is exact.
-const CHANCE: Kind =
-    Kind { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
+const CHANCE: Quantity =
+    Quantity { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
-impl Kind {
+impl Quantity {
     /// `text` in this kind's smallest unit.
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
@@ -208,14 +215,17 @@ impl Kind {
         decimal(digits, *size).ok_or_else(|| self.number(text))
     }
 
+    #[inline]
     fn bare(&self, text: &str) -> UnitError {
         UnitError::Bare { text: text.to_owned(), example: self.example }
     }
 
+    #[inline]
     fn number(&self, text: &str) -> UnitError {
         UnitError::Number { text: text.to_owned(), kind: self.article, example: self.example }
     }
 
+    #[inline]
     fn unit(&self, unit: &str) -> UnitError {
         let units: Vec<_> = self.units.iter().map(|(name, _)| *name).collect();
         let hint = match unit {
@@ -229,6 +239,7 @@ impl Kind {
     }
 
     /// Writes `value` in the largest unit that shows it exactly.
+    #[inline]
     fn show(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |size: u64| value >= size && value.is_multiple_of(size);
         let largest =
@@ -240,6 +251,7 @@ impl Kind {
 
 /// `digits`, with at most one point, times `size`. `None` if the product is no integer or too
 /// large.
+#[inline]
 fn decimal(digits: &str, size: u64) -> Option<u64> {
     let digits = digits.replace('_', "");
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -258,7 +270,7 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
 }
 
 /// [`duration`], for fields that may be absent.
-pub(crate) mod optional_duration {
+pub mod optional_duration {
     use serde::{Deserialize, Deserializer};
 
     use super::{Duration, duration};
@@ -266,9 +278,12 @@ pub(crate) mod optional_duration {
     #[derive(Deserialize)]
     struct Written(#[serde(with = "duration")] Duration);
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
+    /// Reads a time such as `10 ms`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no time or lacks its unit.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
     }
 }
@@ -288,6 +303,7 @@ pub mod duration {
 
     /// Writes a time such as `10 ms`.
     #[must_use]
+    #[inline]
     pub fn show(span: Duration) -> String {
         struct Shown(u64);
         impl fmt::Display for Shown {
@@ -320,7 +336,7 @@ pub mod duration {
 /// A probability, in parts per billion.
 ///
 /// ```
-/// use tidegate_core::Chance;
+/// use tidegate_base::Chance;
 ///
 /// let loss: Chance = "0.5 %".parse().unwrap();
 /// assert_eq!(loss, Chance::from_ppb(5_000_000));
@@ -337,18 +353,21 @@ impl Chance {
 
     /// `ppb` parts per billion; at most one billion.
     #[must_use]
+    #[inline]
     pub const fn from_ppb(ppb: u32) -> Self {
         Self(if ppb > 1_000_000_000 { 1_000_000_000 } else { ppb })
     }
 
     /// Parts per billion.
     #[must_use]
+    #[inline]
     pub const fn ppb(self) -> u32 {
         self.0
     }
 
     /// As a real from 0 to 1.
     #[must_use]
+    #[inline]
     pub fn real(self) -> f64 {
         f64::from(self.0) / 1e9
     }
@@ -356,7 +375,8 @@ impl Chance {
 
 /// `number` as a real: exact up to 2^53.
 #[expect(clippy::as_conversions, reason = "the nearest real is meant")]
-pub(crate) const fn real(number: u64) -> f64 {
+#[inline]
+pub const fn real(number: u64) -> f64 {
     number as f64
 }
 
@@ -396,7 +416,7 @@ macro_rules! written_as {
 /// A pure number that is not negative, such as a weight or a share, in millionths.
 ///
 /// ```
-/// use tidegate_core::Factor;
+/// use tidegate_base::Factor;
 ///
 /// let beta = Factor::from_millionths(700_000);
 /// assert_eq!(beta.of(100_000), 70_000);
@@ -411,30 +431,35 @@ impl Factor {
 
     /// `millionths / 1,000,000`.
     #[must_use]
+    #[inline]
     pub const fn from_millionths(millionths: u64) -> Self {
         Self(millionths)
     }
 
     /// A whole number.
     #[must_use]
+    #[inline]
     pub fn whole(number: u32) -> Self {
         Self(u64::from(number) * MILLION)
     }
 
     /// The factor in millionths.
     #[must_use]
+    #[inline]
     pub const fn millionths(self) -> u64 {
         self.0
     }
 
     /// As a real.
     #[must_use]
+    #[inline]
     pub fn real(self) -> f64 {
         real(self.0) / 1e6
     }
 
     /// The product with `amount`, rounded down.
     #[must_use]
+    #[inline]
     pub fn of(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.0);
         u64::try_from(product / u128::from(MILLION)).unwrap_or(u64::MAX)
@@ -492,7 +517,7 @@ written_as!(
 );
 
 /// Reads a quantity from a file. For a bare number, the error names the missing unit.
-struct QuantityVisitor(&'static Kind);
+struct QuantityVisitor(&'static Quantity);
 
 impl serde::de::Visitor<'_> for QuantityVisitor {
     type Value = u64;
@@ -521,12 +546,14 @@ impl serde::de::Visitor<'_> for QuantityVisitor {
 impl Add for Bytes {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0 + other.0)
     }
 }
 
 impl AddAssign for Bytes {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         self.0 += other.0;
     }
@@ -535,6 +562,7 @@ impl AddAssign for Bytes {
 impl Mul<u64> for Bytes {
     type Output = Self;
 
+    #[inline]
     fn mul(self, count: u64) -> Self {
         Self(self.0 * count)
     }
@@ -543,18 +571,21 @@ impl Mul<u64> for Bytes {
 impl Sub for Bytes {
     type Output = Self;
 
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0 - other.0)
     }
 }
 
 impl SubAssign for Bytes {
+    #[inline]
     fn sub_assign(&mut self, other: Self) {
         self.0 -= other.0;
     }
 }
 
 impl Sum for Bytes {
+    #[inline]
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         Self(all.map(|bytes| bytes.0).sum())
     }

@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 /// A DS codepoint (RFC 2474): 0 to 63.
 ///
 /// ```
-/// use tidegate_core::packet::Codepoint;
+/// use tidegate_base::packet::Codepoint;
 ///
 /// let voice: Codepoint = "EF".parse().unwrap();
 /// assert_eq!(voice.number(), 46);
@@ -35,12 +35,14 @@ impl Codepoint {
 
     /// The codepoint with this number, if it is valid.
     #[must_use]
+    #[inline]
     pub const fn new(number: u8) -> Option<Self> {
         if number < 64 { Some(Self(number)) } else { None }
     }
 
     /// The number of the codepoint.
     #[must_use]
+    #[inline]
     pub const fn number(self) -> u8 {
         self.0
     }

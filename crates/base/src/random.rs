@@ -10,7 +10,7 @@ use crate::Chance;
 /// A source of random numbers for one component.
 ///
 /// ```
-/// use tidegate_core::random::Random;
+/// use tidegate_base::random::Random;
 ///
 /// let draws = |component| {
 ///     let mut random = Random::new(7, component);
@@ -28,6 +28,7 @@ impl Random {
     ///
     /// Components are independent: draws of one component do not change the numbers of others.
     #[must_use]
+    #[inline]
     pub fn new(seed: u64, component: u64) -> Self {
         // Generators whose states or streams are close to each other are correlated.
         let state = mixed(seed ^ mixed(component));
@@ -37,6 +38,7 @@ impl Random {
     /// The random numbers of the component called `name` in a run with seed `seed`, for components
     /// that come and go.
     #[must_use]
+    #[inline]
     pub fn named(seed: u64, name: &[&str]) -> Self {
         // Each part ends with a value that no byte has. So different names never give the same
         // bytes.
@@ -45,6 +47,7 @@ impl Random {
     }
 
     /// Returns `true` with probability `chance`.
+    #[inline]
     pub fn happens(&mut self, chance: Chance) -> bool {
         match chance.ppb() {
             0 => false,
@@ -55,6 +58,7 @@ impl Random {
     /// A uniform number below `n`. Zero if `n` is zero.
     ///
     /// Source: multiplication instead of division, with rejection (doi 10.1145/3230636, algorithm 5).
+    #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         let unfair = if n == 0 { 0 } else { n.wrapping_neg() % n };
         loop {
@@ -68,12 +72,14 @@ impl Random {
 
     /// A uniform real number from zero to less than one: a multiple of 2^-53.
     #[expect(clippy::as_conversions, reason = "53 bits are what a real holds exactly")]
+    #[inline]
     pub fn unit(&mut self) -> f64 {
         const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
         (self.0.next_u64() >> 11) as f64 * UNIT
     }
 
     /// A uniform number of nanoseconds from `-span` to `span`.
+    #[inline]
     pub fn uniform(&mut self, span: Duration) -> i64 {
         let span = whole_nanos(span);
         signed(self.below(2 * span + 1)) - signed(span)
@@ -84,6 +90,7 @@ impl Random {
     ///
     /// It is the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
     /// distribution). It ends at six deviations, and needs integers only.
+    #[inline]
     pub fn normal(&mut self, deviation: Duration) -> i64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
         let around_zero = i128::from(sum) - 6 * (1i128 << 32);
@@ -95,24 +102,28 @@ impl Random {
 /// The longest span that can be drawn. Six deviations stay within 63 bits.
 const LONGEST: u64 = 1 << 60;
 
+#[inline]
 fn whole_nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(LONGEST).min(LONGEST)
 }
 
+#[inline]
 fn signed(nanos: u64) -> i64 {
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
 /// The upper and the lower 64 bits.
 #[expect(clippy::as_conversions, reason = "the lower half is meant to lose the upper one")]
-pub(crate) const fn halves(product: u128) -> (u64, u64) {
+#[inline]
+pub const fn halves(product: u128) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
 /// Mixes the bits of `x`: each bit of the result depends on all bits of `x`.
 ///
 /// Source: SplitMix64 (doi 10.1145/2714064.2660195), one step.
-pub(crate) const fn mixed(x: u64) -> u64 {
+#[inline]
+pub const fn mixed(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -3,23 +3,23 @@
 use super::{Member, make_room, slot};
 
 /// Members in the order of their turns, each at most once.
-pub(crate) type Ring = Rings<1>;
+pub type Ring = Rings<1>;
 
 /// Several rings, of which a member is in at most one. Every change takes constant time.
 #[derive(Clone, Debug)]
-pub(crate) struct Rings<const N: usize> {
+pub struct Rings<const N: usize> {
     links: Links,
     first: [First; N],
 }
 
 /// The first member of a ring, if the ring has members. The last member precedes the first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct First(u32);
+pub struct First(u32);
 
 /// Links of members in rings. The caller stores the [`First`] of each ring. A member is in at most
 /// one ring.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Links(Vec<Link>);
+pub struct Links(Vec<Link>);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -32,66 +32,77 @@ const NIL: u32 = u32::MAX;
 
 impl Ring {
     /// Appends `member`, unless it is inside. Returns true if it was appended.
-    pub(crate) fn push(&mut self, member: Member) -> bool {
+    #[inline]
+    pub fn push(&mut self, member: Member) -> bool {
         self.push_to(0, member)
     }
 
     /// The member whose turn it is.
-    pub(crate) fn first(&self) -> Option<Member> {
+    #[inline]
+    pub fn first(&self) -> Option<Member> {
         self.first_of(0)
     }
 
     /// Removes the first member.
-    pub(crate) fn pop(&mut self) {
+    #[inline]
+    pub fn pop(&mut self) {
         if let Some(member) = self.first() {
             self.remove(member);
         }
     }
 
     /// Ends the turn of the first member, which goes to the end.
-    pub(crate) fn rotate(&mut self) {
+    #[inline]
+    pub fn rotate(&mut self) {
         self.rotate_in(0);
     }
 
     /// Removes `member`. Returns `true` if the ring contained it.
-    pub(crate) fn remove(&mut self, member: Member) -> bool {
+    #[inline]
+    pub fn remove(&mut self, member: Member) -> bool {
         self.links.remove(&mut self.first[0], member)
     }
 }
 
 impl<const N: usize> Rings<N> {
     /// Appends `member` to a ring, unless it is in one. Returns true if it was appended.
-    pub(crate) fn push_to(&mut self, ring: usize, member: Member) -> bool {
+    #[inline]
+    pub fn push_to(&mut self, ring: usize, member: Member) -> bool {
         self.links.push(&mut self.first[ring], member)
     }
 
     /// The member whose turn it is in a ring.
-    pub(crate) fn first_of(&self, ring: usize) -> Option<Member> {
+    #[inline]
+    pub fn first_of(&self, ring: usize) -> Option<Member> {
         self.first[ring].member()
     }
 
     /// Returns `true` if `ring` contains no member but `member`.
-    pub(crate) fn is_empty_but(&self, ring: usize, member: Member) -> bool {
+    #[inline]
+    pub fn is_empty_but(&self, ring: usize, member: Member) -> bool {
         self.links.is_empty_but(self.first[ring], member)
     }
 
     /// Ends the turn of the first member of a ring, which goes to the end.
-    pub(crate) fn rotate_in(&mut self, ring: usize) {
+    #[inline]
+    pub fn rotate_in(&mut self, ring: usize) {
         self.links.rotate(&mut self.first[ring]);
     }
 
     /// Removes `member` from `ring`, if the ring contains it. No other ring may contain it.
-    pub(crate) fn remove_from(&mut self, ring: usize, member: Member) {
+    #[inline]
+    pub fn remove_from(&mut self, ring: usize, member: Member) {
         self.links.remove(&mut self.first[ring], member);
     }
 }
 
 impl First {
     /// An empty ring.
-    pub(crate) const NOBODY: Self = Self(NIL);
+    pub const NOBODY: Self = Self(NIL);
 
     /// The member whose turn it is.
-    pub(crate) fn member(self) -> Option<Member> {
+    #[inline]
+    pub fn member(self) -> Option<Member> {
         (self.0 != NIL).then_some(Member(self.0))
     }
 }
@@ -99,7 +110,8 @@ impl First {
 impl Links {
     /// Appends `member` to the ring of `first`, unless it is in a ring. Returns true if it was
     /// appended.
-    pub(crate) fn push(&mut self, first: &mut First, member: Member) -> bool {
+    #[inline]
+    pub fn push(&mut self, first: &mut First, member: Member) -> bool {
         let links = &mut self.0;
         make_room(links, member.index(), Link { next: NIL, previous: NIL });
         if links[member.index()].next != NIL {
@@ -117,12 +129,14 @@ impl Links {
     }
 
     /// Returns `true` if the ring of `first` contains no member but `member`.
+    #[inline]
     fn is_empty_but(&self, first: First, member: Member) -> bool {
         first.0 == NIL || (first.0 == member.0 && self.0[slot(first.0)].next == member.0)
     }
 
     /// Ends the turn of the first member of a ring, which goes to the end.
-    pub(crate) fn rotate(&self, first: &mut First) {
+    #[inline]
+    pub fn rotate(&self, first: &mut First) {
         if let Some(link) = self.0.get(slot(first.0)) {
             *first = First(link.next);
         }
@@ -130,7 +144,8 @@ impl Links {
 
     /// Removes `member` from the ring of `first`. Returns `true` if the ring contained it. No other ring may
     /// contain it.
-    pub(crate) fn remove(&mut self, first: &mut First, member: Member) -> bool {
+    #[inline]
+    pub fn remove(&mut self, first: &mut First, member: Member) -> bool {
         let inside = self.0.get_mut(member.index()).filter(|link| link.next != NIL);
         let Some(link) = inside else { return false };
         let Link { next, previous } = std::mem::replace(link, Link { next: NIL, previous: NIL });
@@ -148,6 +163,7 @@ impl Links {
 }
 
 impl<const N: usize> Default for Rings<N> {
+    #[inline]
     fn default() -> Self {
         Self { links: Links::default(), first: [First::NOBODY; N] }
     }

@@ -17,7 +17,7 @@ use crate::{Bytes, Rate, Time};
 /// forever.
 ///
 /// ```
-/// # use tidegate_core::{Bytes, Rate, Time, meter::TokenBucket};
+/// # use tidegate_base::{Bytes, Rate, Time, meter::TokenBucket};
 /// let mut bucket = TokenBucket::new(Rate::from_kbps(100), Bytes(10_000), Time::ZERO);
 /// assert!(bucket.try_take(Time::ZERO, Bytes(10_000)));
 /// assert_eq!(bucket.ready_at(Bytes(1_500)), Time::from_millis(120));
@@ -35,12 +35,14 @@ impl TokenBucket {
     /// A full bucket. The depth is limited to
     /// [`Profile::MAX_BURST`](crate::meter::Profile::MAX_BURST).
     #[must_use]
+    #[inline]
     pub fn new(rate: Rate, depth: Bytes, now: Time) -> Self {
         let depth = nanobits(depth);
         Self { rate, depth, tokens: depth, updated: now }
     }
 
     /// Changes rate and depth at `now`. The tokens stay, as far as the new bucket holds them.
+    #[inline]
     pub fn set(&mut self, now: Time, rate: Rate, depth: Bytes) {
         self.refill(now);
         self.rate = rate;
@@ -61,6 +63,7 @@ impl TokenBucket {
     }
 
     /// Tokens in the bucket at `now`, in whole bytes.
+    #[inline]
     pub fn available(&mut self, now: Time) -> Bytes {
         self.refill(now);
         Bytes(self.tokens.max(0).cast_unsigned() / NANOBITS_PER_BYTE)
@@ -68,6 +71,7 @@ impl TokenBucket {
 
     /// Tokens in the bucket at `now`, in whole bytes, if none are taken before.
     #[must_use]
+    #[inline]
     pub fn tokens_at(&self, now: Time) -> Bytes {
         let mut then = self.clone();
         then.available(now)
@@ -75,43 +79,51 @@ impl TokenBucket {
 
     /// The earliest time at which `len` bytes conform, if no others are taken before.
     #[must_use]
+    #[inline]
     pub fn ready_at(&self, len: Bytes) -> Time {
         self.reaches(nanobits(len).min(self.depth))
     }
 
     /// Discards the tokens beyond `most` at `now`.
-    pub(crate) fn forget_beyond(&mut self, now: Time, most: Bytes) {
+    #[inline]
+    pub fn forget_beyond(&mut self, now: Time, most: Bytes) {
         self.refill(now);
         self.tokens = self.tokens.min(nanobits(most));
     }
 
     /// Tokens per second.
-    pub(crate) const fn rate(&self) -> Rate {
+    #[inline]
+    pub const fn rate(&self) -> Rate {
         self.rate
     }
 
     /// The time of the last update.
-    pub(crate) const fn updated(&self) -> Time {
+    #[inline]
+    pub const fn updated(&self) -> Time {
         self.updated
     }
 
     /// The tokens at the last update.
-    pub(crate) const fn content(&self) -> Nanobits {
+    #[inline]
+    pub const fn content(&self) -> Nanobits {
         self.tokens
     }
 
     /// The most tokens that the bucket holds.
-    pub(crate) const fn depth(&self) -> Nanobits {
+    #[inline]
+    pub const fn depth(&self) -> Nanobits {
         self.depth
     }
 
     /// Takes `len` tokens. The bucket has them, or is full and too small for them.
-    pub(crate) const fn charge(&mut self, len: Nanobits) {
+    #[inline]
+    pub const fn charge(&mut self, len: Nanobits) {
         self.tokens -= len;
     }
 
     /// The earliest time at which the bucket holds `tokens`.
-    pub(crate) fn reaches(&self, tokens: Nanobits) -> Time {
+    #[inline]
+    pub fn reaches(&self, tokens: Nanobits) -> Time {
         let missing = tokens.saturating_sub(self.tokens).max(0).cast_unsigned();
         match (missing, self.rate.bps()) {
             (0, _) => self.updated,
@@ -123,7 +135,7 @@ impl TokenBucket {
     /// Refills the bucket up to `now`.
     // Saturation loses no tokens: a sum that overflows exceeds the depth anyway.
     #[inline]
-    pub(crate) fn refill(&mut self, now: Time) {
+    pub fn refill(&mut self, now: Time) {
         let elapsed = now.nanos().saturating_sub(self.updated.nanos());
         self.updated = self.updated.max(now);
         let earned = self.rate.bps().saturating_mul(elapsed);
@@ -132,7 +144,8 @@ impl TokenBucket {
 
     /// Advances by `elapsed` nanoseconds, which must earn at most [`ROOM`](Self::ROOM). Returns the
     /// earned tokens, including those that did not fit.
-    pub(crate) fn refill_soon(&mut self, elapsed: u64) -> u64 {
+    #[inline]
+    pub fn refill_soon(&mut self, elapsed: u64) -> u64 {
         self.updated = Time::from_nanos(self.updated.nanos() + elapsed);
         let earned = self.rate.bps() * elapsed;
         self.tokens = (self.tokens + earned.cast_signed()).min(self.depth);
@@ -140,7 +153,7 @@ impl TokenBucket {
     }
 
     /// Number of tokens that can be added to a full bucket without an overflow.
-    pub(crate) const ROOM: u64 =
+    pub const ROOM: u64 =
         (Nanobits::MAX.cast_unsigned()) - Profile::MAX_BURST.0 * NANOBITS_PER_BYTE;
 }
 

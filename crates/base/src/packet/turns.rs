@@ -12,7 +12,7 @@ use super::{First, Links, Member, make_room};
 ///
 /// A member is in at most one ring.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turns {
+pub struct Turns {
     links: Links,
     /// Bytes that each member may still send in its turn; negative if it sent more.
     credits: Vec<i64>,
@@ -20,7 +20,8 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// Appends `member` with a credit of `quantum` to `ring`, unless it is in a ring. Returns `true` if it was not.
-    pub(crate) fn join(&mut self, ring: &mut First, member: Member, quantum: i64) -> bool {
+    #[inline]
+    pub fn join(&mut self, ring: &mut First, member: Member, quantum: i64) -> bool {
         let joined = self.links.push(ring, member);
         if joined {
             make_room(&mut self.credits, member.index(), 0);
@@ -30,11 +31,8 @@ impl Turns {
     }
 
     /// The next member of `ring` with credit. Each member before it gets its `quantum`, and goes to the end.
-    pub(crate) fn next(
-        &mut self,
-        ring: &mut First,
-        quantum: impl Fn(Member) -> i64,
-    ) -> Option<Member> {
+    #[inline]
+    pub fn next(&mut self, ring: &mut First, quantum: impl Fn(Member) -> i64) -> Option<Member> {
         loop {
             let member = ring.member()?;
             if self.credits[member.index()] > 0 {
@@ -46,35 +44,41 @@ impl Turns {
     }
 
     /// Ends the turn of the first member of `ring`.
-    pub(crate) fn rotate(&self, ring: &mut First) {
+    #[inline]
+    pub fn rotate(&self, ring: &mut First) {
         self.links.rotate(ring);
     }
 
     /// The credit of a member that is, or was, in a ring.
-    pub(crate) fn credit(&self, member: Member) -> i64 {
+    #[inline]
+    pub fn credit(&self, member: Member) -> i64 {
         self.credits[member.index()]
     }
 
     /// `member` has sent `bytes`, or gets credit back if they are negative. A member that never had
     /// a turn has no credit to change.
-    pub(crate) fn charge(&mut self, member: Member, bytes: i64) {
+    #[inline]
+    pub fn charge(&mut self, member: Member, bytes: i64) {
         if let Some(credit) = self.credits.get_mut(member.index()) {
             *credit -= bytes;
         }
     }
 
     /// Removes `member` from `ring`, if it is there. No other ring may contain it.
-    pub(crate) fn leave(&mut self, ring: &mut First, member: Member) {
+    #[inline]
+    pub fn leave(&mut self, ring: &mut First, member: Member) {
         self.links.remove(ring, member);
     }
 
     /// Appends `member` to `ring`, unless it is in a ring. It keeps its credit.
-    pub(crate) fn rejoin(&mut self, ring: &mut First, member: Member) {
+    #[inline]
+    pub fn rejoin(&mut self, ring: &mut First, member: Member) {
         self.links.push(ring, member);
     }
 
     /// Moves `member` from one ring to the end of another, with its credit.
-    pub(crate) fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
+    #[inline]
+    pub fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
         self.links.remove(from, member);
         self.links.push(to, member);
     }
