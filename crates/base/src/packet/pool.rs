@@ -1,5 +1,9 @@
 //! All packet descriptors of a run, and their owners.
 
+mod changes;
+
+pub use changes::FlowChange;
+
 use std::ops::{Index, IndexMut};
 
 use super::{Facts, FlowHosts, FlowId, FlowKey, Outer, Packet, SackBlocks, number, slot};
@@ -34,15 +38,6 @@ pub struct PacketPool {
     in_use: u32,
     /// Number of buffers with held ACKs that are kept whole.
     whole_acks: u32,
-}
-
-/// The number of packets of a flow has changed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FlowChange {
-    /// A packet was made from another packet of the flow.
-    Made(FlowId),
-    /// A packet of the flow was released.
-    Released(FlowId),
 }
 
 /// A frame that begins with the bytes of another frame.
@@ -304,19 +299,6 @@ impl PacketPool {
     #[inline]
     pub const fn hosts_mut(&mut self) -> &mut FlowHosts {
         &mut self.hosts
-    }
-
-    /// Begins to record the [changes](Self::flow_change) of the numbers of packets of flows.
-    pub fn count_flows(&mut self) {
-        self.changes = Some(Vec::new());
-    }
-
-    /// A change of the number of packets of a flow that was not returned yet: a packet made from another
-    /// packet, or a packet released.
-    #[inline]
-    #[must_use]
-    pub fn flow_change(&mut self) -> Option<FlowChange> {
-        self.changes.as_mut()?.pop()
     }
 
     /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
