@@ -53,8 +53,8 @@ CHARGED = (
 )
 
 RESERVE = (
-    "while a packet of another flow waits, the target has a segment for each flow with held ACKs, "
-    "and the queue of the link serves all of them in turn"
+    "the queue of the link serves all uploads with data in turn, and the ping waits for a turn of "
+    "each of them"
 )
 
 SIZED = (

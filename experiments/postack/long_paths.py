@@ -34,18 +34,9 @@ LATE = 1000
 """The longest round trip: after a loss its window needs a minute to grow."""
 
 
-LONG = 300
-"""From this round trip on, in milliseconds, packets are lost in all of a run."""
-
-LUMPS = (
-    "the target is the rate times the time for which credit was outstanding, up to one and a half "
-    "round trips. A lull in the data raises it, and up to half a round trip of held ACKs departs "
-    "in one lump"
-)
-
 FIRST = (
-    "they are lost in the first three seconds, in the slow start of 4 or 32 downloads; later there "
-    "are none"
+    "they are lost while downloads begin: in the first three seconds, and at 600 ms, with 32 "
+    "downloads, in more than ten. An ACK of two segments lets a sender in slow start send four"
 )
 
 CAPPED = "with either rule packets are lost in slow start; which part lumps have was not measured"
@@ -85,7 +76,7 @@ def claim_path(round_trip: int) -> None:
         return compare(runs, round_trip, "dropped", np.subtract).max(axis=0)
 
     rate.__name__, drops.__name__ = f"rate_{round_trip}", f"drops_{round_trip}"
-    why = CAPPED if round_trip == LATE else LUMPS if round_trip >= LONG else FIRST
+    why = CAPPED if round_trip == LATE else FIRST
     path = f"round trip of {round_trip} ms, 1 to 32 downloads"
     long_paths.claim(
         "R001-9", f"{path}: rate of the gate, of the bucket's", at_least=0.99, why=why

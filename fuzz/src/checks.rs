@@ -271,9 +271,7 @@ pub(crate) fn trackers_any(bytes: &[u8]) {
                 ..Packet::default()
             };
             let found = table.find(&packet, Direction::Up);
-            let id = found.unwrap_or_else(|| {
-                table.insert(now, &packet, Direction::Up, |_, _| true).unwrap().id
-            });
+            let id = found.unwrap_or_else(|| table.insert(now, &packet, Direction::Up).unwrap().id);
             table[id].on_arrival(now, &mut packet, direction);
             table[id].on_departure(now, &packet, direction);
             let sighting = Sighting { now, packet: &packet, direction, flow: Some(&table[id]) };

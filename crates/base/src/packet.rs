@@ -31,7 +31,7 @@ pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
-pub use pool::{FrameCopy, Note, PacketId, PacketPool};
+pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
 pub use ring::{First, Links, Ring, Rings};
 pub use sack::SackBlocks;
 pub use travel::Travelling;

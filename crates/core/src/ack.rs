@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::meter::Profile;
 use crate::packet::{Direction, Fifo, Member, Packet};
 use crate::registry::registry;
-use crate::{Bytes, Cx, PacketId, Time, choice};
+use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
 pub use hold::Counts;
 pub(crate) use place::Places;
@@ -198,14 +198,18 @@ pub struct Queue {
     /// Charged bytes of its ACK-controlled flows that wait in the queue, or have passed before they
     /// conform.
     pub own: Bytes,
-    /// Packets of other flows wait too.
-    pub others: bool,
+    /// Packets of other flows that wait too.
+    pub others: u64,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
     /// Data passes the aggregate before it is paid for.
     pub passes: bool,
     /// Total of the charged bytes that other flows have sent.
     pub left: Bytes,
+    /// Tokens beyond the debts.
+    pub tokens: Bytes,
+    /// Peak rate, at which the tokens may be spent.
+    pub peak: Option<Rate>,
     /// State of the egress.
     pub ahead: Ahead,
 }

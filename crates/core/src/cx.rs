@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 
 pub use count_by::{CountBy, Countable};
 
+use crate::countable;
 use crate::packet::Governed;
 use crate::{PacketId, PacketPool, Time};
 
@@ -38,98 +39,43 @@ pub struct Cx<'a> {
     pub tally: &'a mut Tally,
 }
 
-/// Reason for a drop, or for a mark "congestion experienced" in place of a drop.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Reason {
-    /// The queue is full.
-    QueueFull,
-    /// The flow already has as many waiting packets as one flow may have.
-    FlowFull,
-    /// The queue grows too long. Active queue management signals the sender before the queue is
-    /// full.
-    Aqm,
-    /// A marking predicts an overflow of the queue, and signals a sender in advance. Packets that
-    /// are not ECN-capable are dropped (RFC 3168, section 5).
-    Predicted,
-    /// A marking predicts an overflow of the queue. All senders that respond to marks have been
-    /// signalled, and the sender of this packet does not respond.
-    Unmarkable,
-    /// Out of profile, and the policy polices by dropping.
-    OutOfProfile,
-    /// Longer than `max_packet` of a policy that shapes.
-    OverMaxPacket,
-    /// Lost on an emulated link, as configured.
-    LinkLoss,
-    /// No port leads to its destination.
-    NoRoute,
-    /// Remained in the rings while the driver hung, and became too old to send.
-    Stale,
-    /// Longer than the egress port can send.
-    TooLong,
-    /// All packet buffers were in use. Or the packet would have had to wait, and the last buffers
-    /// are reserved for packets that depart at once.
-    NoBuffer,
-    /// The egress port refused the packet.
-    Refused,
-    /// Held by a component that was shut down, without a successor.
-    ShutDown,
-    /// An ACK without data that the next ACK of its flow supersedes. Not a loss.
-    RedundantAck,
-}
-
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 15] = [
-        Self::QueueFull,
-        Self::FlowFull,
-        Self::Aqm,
-        Self::Predicted,
-        Self::Unmarkable,
-        Self::OutOfProfile,
-        Self::OverMaxPacket,
-        Self::LinkLoss,
-        Self::NoRoute,
-        Self::Stale,
-        Self::TooLong,
-        Self::NoBuffer,
-        Self::Refused,
-        Self::ShutDown,
-        Self::RedundantAck,
-    ];
-
-    /// Name in metrics and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue-full",
-            Self::FlowFull => "flow-full",
-            Self::Aqm => "aqm",
-            Self::Predicted => "predicted",
-            Self::Unmarkable => "unmarkable",
-            Self::OutOfProfile => "out-of-profile",
-            Self::OverMaxPacket => "over-max-packet",
-            Self::LinkLoss => "link-loss",
-            Self::NoRoute => "no-route",
-            Self::Stale => "stale",
-            Self::TooLong => "too-long",
-            Self::NoBuffer => "no-buffer",
-            Self::Refused => "refused",
-            Self::ShutDown => "shut-down",
-            Self::RedundantAck => "redundant-ack",
-        }
-    }
-}
-
-impl Countable for Reason {
-    const ALL: &'static [Self] = &Self::ALL;
-
-    #[expect(
-        clippy::as_conversions,
-        reason = "a fieldless enum's discriminant is its index in ALL"
-    )]
-    fn index(self) -> usize {
-        self as usize
+countable! {
+    /// Reason for a drop, or for a mark "congestion experienced" in place of a drop.
+    pub enum Reason, counts ByReason {
+        /// The queue is full.
+        QueueFull = "queue-full",
+        /// The flow already has as many waiting packets as one flow may have.
+        FlowFull = "flow-full",
+        /// The queue grows too long. Active queue management signals the sender before the queue is
+        /// full.
+        Aqm = "aqm",
+        /// A marking predicts an overflow of the queue, and signals a sender in advance. Packets that
+        /// are not ECN-capable are dropped (RFC 3168, section 5).
+        Predicted = "predicted",
+        /// A marking predicts an overflow of the queue. All senders that respond to marks have been
+        /// signalled, and the sender of this packet does not respond.
+        Unmarkable = "unmarkable",
+        /// Out of profile, and the policy polices by dropping.
+        OutOfProfile = "out-of-profile",
+        /// Longer than `max_packet` of a policy that shapes.
+        OverMaxPacket = "over-max-packet",
+        /// Lost on an emulated link, as configured.
+        LinkLoss = "link-loss",
+        /// No port leads to its destination.
+        NoRoute = "no-route",
+        /// Remained in the rings while the driver hung, and became too old to send.
+        Stale = "stale",
+        /// Longer than the egress port can send.
+        TooLong = "too-long",
+        /// All packet buffers were in use. Or the packet would have had to wait, and the last buffers
+        /// are reserved for packets that depart at once.
+        NoBuffer = "no-buffer",
+        /// The egress port refused the packet.
+        Refused = "refused",
+        /// Held by a component that was shut down, without a successor.
+        ShutDown = "shut-down",
+        /// An ACK without data that the next ACK of its flow supersedes. Not a loss.
+        RedundantAck = "redundant-ack",
     }
 }
 
@@ -151,9 +97,6 @@ impl AddAssign for Tally {
         self.governed += more.governed;
     }
 }
-
-/// Number of packets by reason.
-pub type ByReason = CountBy<Reason, { Reason::ALL.len() }>;
 
 impl ByReason {
     /// Packets lost: all drops except redundant ACKs, whose information their receivers have

@@ -36,6 +36,8 @@ pub struct Flow {
     dscp: [u8; 2],
     /// Classes of the link for its packets.
     classes: [ClassId; 2],
+    /// Packets in the gateway and in its driver.
+    inside: u32,
 }
 
 /// The key of a flow. The same addresses on another VLAN or in another tunnel are other hosts.
@@ -162,6 +164,7 @@ impl Flow {
             seen: ticks(now),
             dscp: [0; 2],
             classes: [ClassId::ROOT; 2],
+            inside: 0,
         }
     }
 
@@ -239,6 +242,24 @@ impl Flow {
     /// Sets the class of the link for its packets in `direction`.
     pub const fn set_class(&mut self, direction: Direction, class: ClassId) {
         self.classes[direction.index()] = class;
+    }
+
+    /// Counts `packets` of the flow that entered the gateway.
+    pub const fn enter(&mut self, packets: u32) {
+        self.inside = self.inside.wrapping_add(packets);
+    }
+
+    /// Counts a packet of the flow that was released. It may precede the count of a packet that entered
+    /// before, so the number wraps.
+    pub const fn leave(&mut self) {
+        self.inside = self.inside.wrapping_sub(1);
+    }
+
+    /// Number of packets of the flow in the gateway and in its driver, held ACKs included. As long
+    /// as there are any, the flow stays in the table.
+    #[must_use]
+    pub const fn inside(&self) -> u32 {
+        self.inside
     }
 
     /// Packets that arrived in `direction`.

@@ -1,57 +1,48 @@
 //! The gateway: packets in, packets out, and the time of its next call.
 //!
-//! A packet passes these stages, each in its own file:
+//! Three stages own the state, and a packet passes them in this order:
 //!
-//! - `control` sends control traffic past the policies, if the link has a rate.
-//! - `classify` finds the packet's flow and aggregate.
-//! - `track` updates the flow from the packet's headers.
-//! - `signal` holds an ACK if the data that it requests would have to wait.
-//! - The aggregate conditions the packet.
-//! - `link` sends it.
+//! - The [sorter](sorter) finds its flow and the policy of its flow.
+//! - Its [aggregate](aggregates) holds it until it conforms, or drops it.
+//! - The [egress](egress) of its direction sends it, through a trunk or a class of the link.
 //!
-//! `install` swaps the policies under live traffic.
+//! The gateway itself moves packets from stage to stage. No stage uses the fields of another. Each
+//! way of a packet through several stages is in a file of its own:
+//!
+//! - `control`: control traffic passes the policies by, if the link has a rate.
+//! - `classify`: a packet gets its flow and aggregate; a flow moves to another aggregate.
+//! - `track`: the headers of a packet update its flow, and may trigger its aggregates.
+//! - `signal`: an ACK is held if the data that it requests would have to wait.
+//! - `marking`: the markings of queues see packets and their flows.
+//! - `install`, `dissolve` and `change`: policies, classes and settings change under live traffic.
+//! - `status` and `survey`: reports.
 
 mod aggregates;
-mod balance;
-mod began;
 mod change;
-mod classes;
 mod classify;
 mod config;
 mod control;
 mod dissolve;
-mod hosts;
+mod egress;
 mod install;
-mod link;
 mod marking;
 mod signal;
+mod sorter;
 mod status;
 mod survey;
-mod timers;
 mod track;
-mod trunks;
 
-use std::num::NonZeroU16;
-use std::sync::Arc;
 use std::time::Duration;
 
 use aggregates::Aggregates;
-use began::Began;
-pub use classes::{ClassChangeError, Holds, Retired};
 pub use config::{GatewayConfig, Headers, Overhead};
-use hosts::LanHosts;
-use install::Swap;
+pub use egress::{ClassChangeError, Holds, Retired};
+use egress::{Egress, Upstream};
 pub use install::{Generation, StillInstalling};
-use link::Link;
-use signal::Unresponsive;
+use sorter::Sorter;
 pub use survey::{FlowSurvey, Survey};
-use timers::{Due, Timers};
-use trunks::Trunks;
 
-use crate::ack::Places;
 use crate::aggregate::Trigger;
-use crate::class::ClassId;
-use crate::flow::{FlowTable, FragmentTable};
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
@@ -126,35 +117,10 @@ use crate::{Cx, PacketId, PacketPool, Tally, Time};
 /// ```
 pub struct Gateway {
     pool: PacketPool,
-    config: GatewayConfig,
-    policies: Arc<PolicySet>,
-    began: Began,
-    /// The swap in progress.
-    swap: Option<Box<Swap>>,
-    /// State that swaps have replaced.
-    retired: Retired,
-    /// An aggregate may control senders by their ACKs.
-    signals: bool,
-    /// A queue may have a marking.
-    marks: bool,
-    /// Number of policy sets installed. A [`Handle`](crate::flow::Handle) records the number at its creation.
-    generation: u32,
-    /// Number of changes of the policies, classes and links, without the steps of a swap.
-    arrangement: u32,
-    flows: FlowTable,
-    lan_hosts: LanHosts,
-    fragments: FragmentTable,
+    sorter: Sorter,
     aggregates: Aggregates,
-    timers: Timers,
-    links: [Link; 2],
-    /// Longest interval between two calls of the driver.
-    grain: Duration,
-    trunks: Option<Box<Trunks>>,
-    /// The number of the newest trunk.
-    last_trunk: NonZeroU16,
-    /// The egresses, by direction, for ACK control.
-    places: [Places; 2],
-    unresponsive: Unresponsive,
+    /// By direction.
+    egress: [Egress; 2],
     counts: Counts,
 }
 
@@ -182,38 +148,19 @@ impl Gateway {
     /// A gateway without traffic.
     #[must_use]
     pub fn new(config: &GatewayConfig, policies: PolicySet, now: Time) -> Self {
-        let links = Direction::BOTH.map(|way| Link::new(config, way, now));
         let mut pool = PacketPool::with_capacity(config.packets);
         pool.keep_stations();
-        let signals = policies.has_signals();
-        if signals {
+        pool.count_flows();
+        if policies.has_signals() {
             pool.keep_sack();
         }
         let mut gateway = Self {
             pool,
-            config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
-            aggregates: Aggregates::default(),
-            policies: Arc::new(policies),
-            began: Began::default(),
-            swap: None,
-            retired: Retired::default(),
-            signals,
-            marks: false,
-            generation: 1,
-            arrangement: 0,
-            flows: FlowTable::new(config.flows, config.seed),
-            lan_hosts: LanHosts::default(),
-            fragments: FragmentTable::new(config.seed),
-            timers: Timers::new(config.shaping_interval, now),
-            links,
-            grain: Duration::ZERO,
-            trunks: None,
-            last_trunk: NonZeroU16::MAX,
-            places: Default::default(),
-            unresponsive: Unresponsive::default(),
+            sorter: Sorter::new(config, policies, now),
+            aggregates: Aggregates::new(config.shaping_interval),
+            egress: Direction::BOTH.map(|way| Egress::new(config, way, now)),
             counts: Counts::default(),
         };
-        gateway.marks = gateway.has_markings();
         gateway.change_trunks(now, &config.trunks);
         gateway.share_links(now);
         gateway
@@ -223,9 +170,9 @@ impl Gateway {
     /// bypass it.
     #[must_use]
     pub fn is_transparent(&self) -> bool {
-        self.policies.policies().is_empty()
-            && self.config.rate == [None, None]
-            && self.trunks.is_none()
+        self.sorter.policies().policies().is_empty()
+            && self.sorter.config().rate == [None, None]
+            && self.sorter.config().trunks.is_empty()
             && !self.is_installing()
             && self.held() == 0
     }
@@ -233,13 +180,39 @@ impl Gateway {
     /// The policies that are in force.
     #[must_use]
     pub fn policies(&self) -> &PolicySet {
-        &self.policies
+        self.sorter.policies()
     }
 
     /// The settings beside the policies.
     #[must_use]
     pub const fn config(&self) -> &GatewayConfig {
-        &self.config
+        self.sorter.config()
+    }
+
+    /// The egress of `direction`, and the stages upstream of it.
+    #[inline]
+    fn at_egress(&mut self, now: Time, direction: Direction) -> (&mut Egress, Upstream<'_>) {
+        let cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
+        let upstream = Upstream { cx, sorter: &mut self.sorter, aggregates: &self.aggregates };
+        (&mut self.egress[direction.index()], upstream)
+    }
+
+    /// Takes in a packet that arrives in `direction`.
+    fn take_in(&mut self, now: Time, direction: Direction, mut id: PacketId) {
+        if self.egress[Direction::Up.index()].trunks().is_some() {
+            let Some(back) = self.end_at_trunk(now, direction, id) else { return };
+            id = back;
+        }
+        let is_control = self.pool[&id].kind == Kind::Control;
+        if is_control && self.egress[direction.index()].link().keeps_rate() {
+            return self.handle_control(now, direction, id);
+        }
+        if self.pool[&id].fragment.is_part() && !self.sorter.take_fragment(now, &mut self.pool, &id)
+        {
+            self.counts.without_first[direction.index()] += 1;
+        }
+        let (flow, slot) = self.classify(now, direction, &id);
+        self.handle_classified(now, direction, flow, slot, id);
     }
 
     /// The stages after classification. `id` belongs to `flow` and to the aggregate in `slot`.
@@ -254,7 +227,7 @@ impl Gateway {
     ) {
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
-            if self.signals {
+            if self.sorter.has_signals() {
                 let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
                 id = back;
             }
@@ -264,63 +237,40 @@ impl Gateway {
 
     /// The aggregate in `slot` decides about `id`. Without an aggregate, the packet is sent.
     fn condition(&mut self, now: Time, direction: Direction, slot: u32, id: PacketId) {
-        if self.marks {
+        if self.sorter.has_markings() {
             self.sight_at_aggregate(now, direction, slot, &id);
         }
         let Some(aggregate) = self.aggregates.get_mut(slot) else {
-            return self.send_one(now, direction, None, id);
+            let (egress, mut up) = self.at_egress(now, direction);
+            return egress.send(&mut up, None, id);
         };
         let mut out = Fifo::new();
         aggregate.offer(now, &mut self.pool, id, &mut out);
         self.settle(now, slot, out);
     }
 
-    /// Forwards packets that the aggregate in `slot` has released. Then releases ACKs for which its
-    /// egress has room now.
+    /// Forwards packets that the aggregate in `slot` has released. It may release ACKs afterwards.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
         let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
         if !has_signal {
-            self.timers.arm(slot, aggregate.ready_at());
+            let ready_at = aggregate.ready_at();
+            self.aggregates.arm(slot, ready_at);
         }
-        self.leave(now, direction, slot, out);
+        self.depart(now, direction, slot, out);
         if has_signal {
-            self.release_acks(now, slot);
+            self.egress[direction.index()].may_release(slot);
         }
     }
 
-    /// Hands released packets of one class to the link of `direction`.
-    fn send(&mut self, now: Time, direction: Direction, class: Option<ClassId>, mut out: Fifo) {
-        while let Some(packet) = out.pop(&self.pool) {
-            self.send_one(now, direction, class, packet);
+    /// Hands packets that the aggregate in `slot` has released to the egress.
+    fn depart(&mut self, now: Time, direction: Direction, slot: u32, out: Fifo) {
+        if out.packets() == 0 {
+            return;
         }
-    }
-
-    /// Hands a packet to the link. Waiting packets of its flow move to the same class, so that no
-    /// packet overtakes another.
-    fn send_one(
-        &mut self,
-        now: Time,
-        direction: Direction,
-        class: Option<ClassId>,
-        packet: PacketId,
-    ) {
-        let link = &mut self.links[direction.index()];
-        let leaf = link.leaf(class);
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        if let Some(classes) = link.classes_mut()
-            && let Some(flow) = self.flows.of_packet(&cx.pool[&packet], direction)
-            && flow.class(direction) != leaf
-        {
-            let id = cx.pool[&packet].flow;
-            classes.move_flow(&mut cx, id, flow.class(direction), leaf);
-            flow.set_class(direction, leaf);
-        }
-        if self.marks {
-            self.sight_at_link(now, direction, leaf, &packet);
-        }
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        self.links[direction.index()].push(&mut cx, leaf, packet);
+        let route = self.aggregates.route(slot);
+        let (egress, mut up) = self.at_egress(now, direction);
+        egress.take(&mut up, route, out);
     }
 
     /// Lets the aggregate in `slot` check its packets.
@@ -333,15 +283,28 @@ impl Gateway {
         }
     }
 
-    /// Runs expired timers: checks of aggregates, and sweeps of the flow table.
+    /// Runs expired timers: checks of aggregates, sweeps of the flow table, and turns of trunks.
     #[inline(never)]
     fn advance(&mut self, now: Time) {
-        while let Some(due) = self.timers.due(now) {
-            match due {
-                Due::Aggregate(slot) => self.trigger(now, slot, Trigger::Timer),
-                Due::Sweep => self.sweep(now),
-            }
+        while let Some(slot) = self.aggregates.next_due(now) {
+            self.trigger(now, slot, Trigger::Timer);
         }
+        if self.sorter.is_due(now) {
+            self.sweep(now);
+        }
+        let (egress, mut up) = self.at_egress(now, Direction::Up);
+        egress.turn_trunks(&mut up);
+        self.drain(now);
+    }
+
+    /// Hands `id`, which arrives in `direction`, to the trunk at which it terminates. Returns `id`
+    /// if there is none.
+    fn end_at_trunk(&mut self, now: Time, direction: Direction, id: PacketId) -> Option<PacketId> {
+        if direction == Direction::Up {
+            return Some(id);
+        }
+        let (egress, mut up) = self.at_egress(now, Direction::Up);
+        egress.end_at_trunk(&mut up, id)
     }
 }
 
@@ -350,50 +313,29 @@ impl Machine for Gateway {
         &mut self.pool
     }
 
-    fn handle_packet(&mut self, now: Time, port: PortId, mut id: PacketId) {
+    fn handle_packet(&mut self, now: Time, port: PortId, id: PacketId) {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
         let packet = &mut self.pool[&id];
         packet.arrived = now;
-        packet.cost = self.config.overhead.charge(packet);
+        // Another gateway may have written its flow.
+        packet.flow = FlowId::NONE;
+        packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());
-
-        if self.trunks.is_some() {
-            let Some(back) = self.end_at_trunk(now, direction, id) else { return };
-            id = back;
-        }
-        let is_control = self.pool[&id].kind == Kind::Control;
-        if is_control && self.links[direction.index()].keeps_rate() {
-            return self.handle_control(now, direction, id);
-        }
-        if self.pool[&id].fragment.is_part() {
-            self.take_fragment(now, direction, &id);
-        }
-        let (flow, slot) = self.classify(now, direction, &id);
-        self.handle_classified(now, direction, flow, slot, id);
+        self.take_in(now, direction, id);
+        self.drain(now);
     }
 
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId> {
-        if self.timers.is_due(now) {
+        let trunks_are_due = self.egress[Direction::Up.index()].trunks_are_due(now);
+        if self.aggregates.is_due(now) || self.sorter.is_due(now) || trunks_are_due {
             self.advance(now);
-        }
-        if self.trunks.as_ref().is_some_and(|trunks| trunks.is_due(now)) {
-            self.turn_trunks(now);
         }
         let direction = if port == Self::WAN { Direction::Up } else { Direction::Down };
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let packet = self.links[direction.index()].pop(&mut cx)?;
-        if self.places[direction.index()].is_waited_for() && self.pool[&packet].is_controlled() {
-            self.made_room(now, direction, &packet);
-        }
-        let leaving = &self.pool[&packet];
-        self.counts.transmitted[direction.index()].add(leaving.wire_len());
-        if let Some(flow) = self.flows.of_packet(leaving, direction) {
-            flow.on_departure(now, leaving, direction);
-            if self.marks {
-                let (links, aggregates) = (&mut self.links, &mut self.aggregates);
-                marking::acknowledge(now, direction, links, aggregates, (leaving, flow));
-            }
-        }
+        let packet = self.egress[direction.index()].pop(&mut cx)?;
+        self.note_room(direction, &packet);
+        self.counts.transmitted[direction.index()].add(self.pool[&packet].wire_len());
+        self.note_departure(now, direction, &packet);
         Some(packet)
     }
 
@@ -401,11 +343,12 @@ impl Machine for Gateway {
         if self.is_installing() && self.go_on_installing(now) {
             return Some(now);
         }
+        // Departures have made room.
+        self.drain(now);
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let trunks = self.trunks.as_ref().and_then(|trunks| trunks.next());
-        let mut next = [self.timers.next(), trunks].into_iter().flatten().min();
-        for link in &mut self.links {
-            next = Time::earliest(next, link.ready_at(&mut cx));
+        let mut next = self.aggregates.next();
+        for egress in &mut self.egress {
+            next = Time::earliest(next, egress.ready_at(&mut cx));
         }
         next
     }
@@ -416,10 +359,10 @@ impl Machine for Gateway {
 
     fn wants_frames(&self, port: PortId) -> bool {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
-        self.links[direction.index()].wants_frames()
+        self.egress[direction.index()].link().wants_frames()
     }
 
     fn set_grain(&mut self, grain: Duration) {
-        self.grain = grain;
+        self.egress.iter_mut().for_each(|egress| egress.set_grain(grain));
     }
 }

@@ -44,7 +44,7 @@ use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 use guarantee::Guarantee;
 use packet::network_len;
-use probe::{Arrival, Egress, Probe, Receiver};
+use probe::{Arrival, Probe, Receiver, TrunkOutput};
 use tunnel::Tunnel;
 use weight::Weight;
 
@@ -212,7 +212,7 @@ impl Trunk {
     /// Terminates a packet that one of the keys of [`arriving`](Self::arriving) names.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
-        let mut to = Egress { cx, counts: &mut self.counts, out };
+        let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
         match what {
             Arriving::Feedback(number) => {
                 let segment = to.take_in(packet);
@@ -239,7 +239,7 @@ impl Trunk {
 
     /// A user packet from the other end passes this gateway.
     pub fn watch(&mut self, cx: &mut Cx<'_>, packet: &PacketId, out: &mut Fifo) {
-        let mut to = Egress { cx, counts: &mut self.counts, out };
+        let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
         self.receiver.watch(&mut to, packet);
     }
 
@@ -248,7 +248,7 @@ impl Trunk {
         self.adjust_weight(cx.now);
         self.pump(cx, out);
         self.observe_backlog(cx.now);
-        self.receiver.turn(&mut Egress { cx, counts: &mut self.counts, out });
+        self.receiver.turn(&mut TrunkOutput { cx, counts: &mut self.counts, out });
     }
 
     /// Latest time for the next call of [`turn`](Self::turn). Early calls are harmless.

@@ -21,7 +21,7 @@ struct Wire {
 impl Wire {
     fn new() -> Self {
         let mut table = FlowTable::new(1, 0);
-        table.insert(Time::ZERO, &packet(Up, segment(0, 0, 0)), Up, |_, _| false).unwrap();
+        table.insert(Time::ZERO, &packet(Up, segment(0, 0, 0)), Up).unwrap();
         Self { table }
     }
 

@@ -468,3 +468,24 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     assert_eq!(named(&run), vec![]);
     run.leave();
 }
+
+/// Kills: a packet that is not counted as released, so that its flow stays forever. It may be data, a
+/// held ACK, a record of one, or a copy of one.
+#[test]
+fn flows_whose_acks_were_held_expire() {
+    let mut run = Run::new(None);
+    run.gateway.pool().make_copies();
+    run.data(0, 40);
+    let at_once: usize = (1..=10).map(|n| run.ack(2 * n)).sum();
+    assert!(at_once < 10, "ACKs are held");
+    run.leave();
+    let report = run.gateway.report();
+    assert!((report.flows, report.held) == (1, 0) && report.made > 0, "{report:?}");
+    run.now += Duration::from_secs(61);
+    // A sweep each millisecond examines a part of the table.
+    for _ in 0..64 {
+        run.now += Duration::from_millis(1);
+        run.leave();
+    }
+    assert_eq!(run.gateway.report().flows, 0);
+}

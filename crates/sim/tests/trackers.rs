@@ -216,7 +216,7 @@ impl World {
         };
         let mut packet = packet_of(key, &segment);
         if conversation.id == FlowId::NONE {
-            let inserted = self.flows.insert(self.now, &packet, direction, |_, _| true);
+            let inserted = self.flows.insert(self.now, &packet, direction);
             conversation.id = inserted.expect("there is room").id;
         }
         let flow = &mut self.flows[conversation.id];

@@ -1,8 +1,12 @@
 //! All packet descriptors of a run, and their owners.
 
+mod changes;
+
+pub use changes::FlowChange;
+
 use std::ops::{Index, IndexMut};
 
-use super::{Facts, FlowHosts, FlowKey, Outer, Packet, SackBlocks, number, slot};
+use super::{Facts, FlowHosts, FlowId, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
 /// A packet held by exactly one owner: a queue, a driver, or a caller between them.
@@ -28,6 +32,8 @@ pub struct PacketPool {
     copies: Vec<FrameCopy>,
     /// The driver makes copies of frames.
     makes_copies: bool,
+    /// Changes of the numbers of packets of flows, once they are counted.
+    changes: Option<Vec<FlowChange>>,
     free: u32,
     in_use: u32,
     /// Number of buffers with held ACKs that are kept whole.
@@ -153,6 +159,7 @@ impl PacketPool {
             outers: Vec::new(),
             copies: Vec::new(),
             makes_copies: false,
+            changes: None,
             free: if capacity == 0 { NIL } else { 0 },
             in_use: 0,
             whole_acks: 0,
@@ -176,6 +183,9 @@ impl PacketPool {
         }
         let whole = self[of].len;
         let id = self.insert(packet)?;
+        if let Some(changes) = &mut self.changes {
+            changes.push(FlowChange::Made(packet.flow));
+        }
         self.copies.push(FrameCopy { from: of.index(), to: id.index(), whole, len: packet.len });
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
             let blocks = self.sack(of);
@@ -374,6 +384,12 @@ impl PacketPool {
     #[expect(clippy::needless_pass_by_value, reason = "the packet ends here")]
     #[inline]
     pub fn release(&mut self, id: PacketId) {
+        if let Some(changes) = &mut self.changes {
+            let flow = std::mem::take(&mut self.slots[slot(id.0)].packet.flow);
+            if flow != FlowId::NONE {
+                changes.push(FlowChange::Released(flow));
+            }
+        }
         self.links_mut(id.0).next = self.free;
         self.free = id.0;
         self.in_use -= 1;

@@ -53,7 +53,7 @@ impl Lookup {
         let mut keys: Vec<FlowKey> = (0..size).map(|number| key(number, &mut random)).collect();
         for key in &keys {
             let packet = Packet { key: *key, ..Packet::default() };
-            table.insert(Time::ZERO, &packet, Direction::Up, |_, _| false);
+            table.insert(Time::ZERO, &packet, Direction::Up);
         }
         keys.iter_mut().skip(1).step_by(2).for_each(|key| *key = key.reverse());
         Self { table, keys, order: Order::new(size, &mut random) }

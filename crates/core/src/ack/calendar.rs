@@ -24,7 +24,7 @@ impl Default for Calendar {
 }
 
 impl Calendar {
-    /// Adds credit for `bytes`. It expires after `span`, or after about a second if that is sooner.
+    /// Adds credit for `bytes`. It expires after `span`, or after about two seconds if that is sooner.
     pub(super) fn add(&mut self, now: Time, span: Duration, bytes: u32) {
         self.expire(now);
         let day = runs_out(now, span).min(self.today + LAST);
@@ -98,9 +98,9 @@ impl Calendar {
 
 /// A day is `2^20` ns, about a millisecond.
 const DAY_BITS: u32 = 20;
-/// Number of days: they cover a second.
-const DAYS: usize = 1_024;
-const LAST: u64 = 1_023;
+/// Number of days: they cover two seconds.
+const DAYS: usize = 2_048;
+const LAST: u64 = 2_047;
 
 /// The day on which credit that lasts for `span` expires. It is rounded up, so no credit expires early.
 fn runs_out(now: Time, span: Duration) -> u64 {
@@ -130,9 +130,9 @@ mod tests {
         assert_eq!(calendar.total(MS(1_020)), 570);
         let next = calendar.below(570).unwrap();
         assert!(next >= MS(1_020) && next < MS(1_030), "{next:?}");
-        assert!(calendar.below(70).unwrap() > MS(2_000), "the rest runs out, to the last byte");
+        assert!(calendar.below(70).unwrap() > MS(3_000), "the rest runs out, to the last byte");
         assert_eq!(calendar.total(next), 70);
-        assert_eq!((calendar.total(MS(3_000)), calendar.below(1)), (0, None));
+        assert_eq!((calendar.total(MS(4_000)), calendar.below(1)), (0, None));
     }
 
     /// Kills: data without credit that uses the credit of later data.

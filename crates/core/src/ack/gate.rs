@@ -1,9 +1,12 @@
-//! The gate of a class: it releases ACKs while `backlog + credit < target`. The target is the data of a
-//! round trip to the senders plus two segments, and at least three segments.
+//! The gate of a class: an ACK departs while
+//!
+//! `backlog + credit < target`.
+//!
+//! The target is the data of a round trip to the senders plus two segments, and at least three segments.
 //!
 //! Source: `postack`, R001-9 P3, and R001-10 for downloads.
 //!
-//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and a second at
+//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and 1.5 s at
 //! most. The ledger's 200 ms are less than a round trip by satellite. A recovering sender uses half of its
 //! credit only, and the queue would run empty until the rest expires.
 //!
@@ -14,10 +17,14 @@
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
 //! Differs: while packets of other flows wait too, the target has room for a segment of every flow with
-//! held ACKs.
+//! held ACKs. It has room for no more segments than there are other packets, so a ping adds nothing.
 //!
-//! Differs: flows that have sent FIN get no credit, as no data would use it. Application-limited flows get
-//! no credit while the rate carries their requests within 20 ms.
+//! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
+//! path stops the releases, so the data of the next round trip has the same gap.
+//!
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Nor do flows that have not
+//! answered a request while its credit lasted. Application-limited flows get no credit while the rate
+//! carries their requests within 20 ms.
 
 use std::time::Duration;
 
@@ -26,7 +33,7 @@ use super::hold::{Flow, Holds};
 use super::place::Wanted;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
-use super::{Call, Queue};
+use super::{Ahead, Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
@@ -44,15 +51,19 @@ pub(super) struct Gate {
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
+    /// Time at which the rate has carried all requests.
+    carried: Time,
+    /// Time until which requests are too far ahead of the rate.
+    paced: Option<Time>,
 }
 
 /// Shortest and longest lifetime of credit.
 const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_millis(1_500);
 
-/// Requests to application-limited flows get no credit while the rate carries earlier ones within this
-/// time.
-const AHEAD: Duration = Duration::from_millis(20);
+/// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
+/// while the rate carries earlier ones within this time.
+pub(super) const AHEAD: Duration = Duration::from_millis(20);
 
 impl Gate {
     /// Notes data of a sender at a round trip of `near`.
@@ -70,25 +81,43 @@ impl Gate {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
+    /// Returns `true` if the class wants more data.
+    ///
+    /// Requests that the rate has not carried yet are no more than backlog and credit. So a short path meets
+    /// the target before it meets the bound of [`AHEAD`].
     fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.own.0 + self.outstanding.total(now) < self.target(rate, queue)
+        let all = queue.own.0 + self.outstanding.total(now);
+        let early = rate.bytes_in(self.carried.since(now)).0.min(all);
+        let most = self.target(AHEAD, rate, queue);
+        let wants = all < self.target(Duration::MAX, rate, queue);
+        let until = || self.carried.before(rate.time_for(Bytes(most - 1))) + TICK;
+        self.paced = (wants && early >= most).then(until);
+        wants && self.paced.is_none()
     }
 
-    /// Target for backlog plus credit, in bytes.
-    fn target(&self, rate: Rate, queue: Queue) -> u64 {
-        let others = queue.others || queue.apart || queue.ahead.others;
-        self.wanted.bytes(rate, queue.ahead.grain, others)
+    /// Target for backlog plus credit in bytes, if data comes `longest` after its request at the latest.
+    fn target(&self, longest: Duration, rate: Rate, queue: Queue) -> u64 {
+        let others = if queue.apart { u64::MAX } else { queue.others.max(queue.ahead.others) };
+        self.wanted.within(longest, rate, queue.ahead.grain, others)
     }
 
-    /// Notes that an ACK of `flow` requested `bytes`. The data of the class departs at `rate`.
-    pub(super) fn asks(&mut self, now: Time, rate: Rate, flow: &mut Flow, bytes: u32) {
-        if bytes == 0 || flow.has_ended() {
+    /// Notes that an ACK of `flow` requested `bytes`, in an aggregate of `rate` with this egress.
+    pub(super) fn asks(
+        &mut self,
+        now: Time,
+        rate: Rate,
+        ahead: Ahead,
+        flow: &mut Flow,
+        bytes: u32,
+    ) {
+        if bytes == 0 || flow.has_ended() || flow.is_silent(now) {
             return;
         }
         flow.asked(now);
-        if flow.is_answering() && self.carries(now, rate, bytes) {
+        if flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes) {
             self.called += u64::from(bytes);
         } else {
+            self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, flow.near(), bytes);
         }
     }
@@ -157,7 +186,7 @@ impl Gate {
             let Some(cost) = holds.release(cx, member, out) else { continue };
             *credit -= i64::from(cost);
             uncalled.asked(member, cost);
-            self.asks(cx.now, queue.ahead.carries_of(rate), holds.flow(member), cost);
+            self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);
@@ -166,14 +195,24 @@ impl Gate {
         Call { outstanding, called, rate, wanted: self.wanted, more }
     }
 
-    /// Time at which enough credit has expired for the gate to open. With an egress rate other aggregates
-    /// may wait for room, so any expiry counts. `None` if data must depart from the queue first.
+    /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
+    /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
+    /// from the queue first.
     pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
-        if queue.ahead.rate.is_some() {
-            return self.outstanding.next();
-        }
-        self.turns.first()?;
-        self.outstanding.below(self.target(rate, queue).checked_sub(queue.own.0)?)
+        let paced = self.paced.filter(|_| !self.is_idle());
+        let credit = if queue.ahead.rate.is_some() {
+            self.outstanding.next()
+        } else {
+            self.turns.first()?;
+            let target = self.target(Duration::MAX, rate, queue);
+            target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
+        };
+        Time::earliest(credit, paced)
+    }
+
+    /// Time from a request to its data.
+    pub(super) fn way(&self) -> Duration {
+        self.wanted.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
@@ -217,6 +256,9 @@ impl Response {
 
 /// Bytes of a sample.
 const SAMPLE: u64 = 1 << 16;
+
+/// A little more than the error of a time that is computed from bytes.
+const TICK: Duration = Duration::from_micros(1);
 
 /// Lifetime of credit for a sender at a round trip of `near`.
 pub(super) fn lasts(near: Duration) -> Duration {
@@ -276,6 +318,30 @@ mod tests {
             response.look(Time::from_millis(ms), SAMPLE);
         }
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
+    }
+
+    /// Kills: requests for a whole round trip at once, which come back as a burst with a gap behind it.
+    /// Kills: no time at which the gate opens again; a time at which it is still closed.
+    #[test]
+    fn requests_on_a_long_path_are_no_more_than_20_ms_ahead_of_the_rate() {
+        let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
+        let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
+        let queue = Queue { ahead, ..Queue::default() };
+        let (mut gate, mut flow) = (Gate::default(), Flow::default());
+        let mut ask = |now| {
+            let mut bytes = 0;
+            while gate.wants_more(now, rate, queue) {
+                gate.wanted.called(near, FRAME);
+                gate.asks(now, rate, ahead, &mut flow, FRAME);
+                bytes += FRAME;
+            }
+            (bytes, gate.paced)
+        };
+        let (bytes, opens) = ask(Time::from_secs(1));
+        let ahead = rate.bytes_in(AHEAD).0 + 2 * u64::from(FRAME);
+        assert!(u64::from(bytes).abs_diff(ahead) <= FRAME.into(), "{bytes}");
+        let opens = opens.unwrap();
+        assert!(ask(opens.before(TICK * 2)).0 == 0 && ask(opens).0 == FRAME);
     }
 
     /// Kills: requests by the shortest round trip.

@@ -22,8 +22,8 @@ use crate::{Bytes, Rate};
 pub struct Ahead {
     /// Charged bytes of ACK-controlled flows of all aggregates.
     pub waiting: Bytes,
-    /// Packets of other flows wait here too.
-    pub others: bool,
+    /// Packets of other flows that wait here too.
+    pub others: u64,
     /// Highest egress rate. `None` if packets never wait there.
     pub rate: Option<Rate>,
     /// Rates of the aggregates that request data here.
@@ -107,7 +107,8 @@ pub struct Call {
 /// Measurements that determine the target of a gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// Round trip to the senders in microseconds, averaged over the requested bytes.
+    /// Round trip to the senders in microseconds: it follows a longer one at once, and a shorter one over
+    /// the requested bytes.
     near_us: u64,
     /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
@@ -126,8 +127,11 @@ const BEYOND: u64 = 2;
 /// An Ethernet frame, until a longer one is seen.
 const FRAME: u32 = 1_514;
 
-/// Requested bytes over which the round trip is averaged.
+/// Requested bytes over which a shorter round trip replaces a longer one.
 const AVERAGED: u64 = 1 << 16;
+
+/// The longest round trip to a sender, in microseconds.
+const LONGEST_US: u64 = 1_500_000;
 
 impl Wanted {
     /// Notes a segment of `segment` charged bytes.
@@ -137,36 +141,55 @@ impl Wanted {
 
     /// Notes a request for `bytes` to a sender at a round trip of `near`.
     pub(super) fn called(&mut self, near: Duration, bytes: u32) {
-        let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
-        self.average(near_us, bytes.into());
+        let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(LONGEST_US);
+        self.follow(near_us, bytes.into());
     }
 
     /// Notes that credit was outstanding for `span` on average.
     pub(super) fn respond(&mut self, span: Duration) {
-        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
+        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(LONGEST_US);
         self.response_us = self.response_us / 2 + span / 2;
     }
 
     /// Time from a request to its data: at least the round trip. The measured time counts up to the
     /// lifetime of credit.
+    pub(super) fn way(&self) -> Duration {
+        Duration::from_micros(self.on_its_way_us())
+    }
+
+    /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
         let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         self.near_us.max(self.response_us.min(most))
     }
 
-    fn average(&mut self, near_us: u64, bytes: u64) {
+    fn follow(&mut self, near_us: u64, bytes: u64) {
         let part = bytes.min(AVERAGED);
-        self.near_us = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
+        let average = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
+        self.near_us = if bytes > 0 { average.max(near_us) } else { average };
     }
 
-    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. With
-    /// `others`, it has room for a segment of every flow with held ACKs.
-    pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: bool) -> u64 {
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. Beside
+    /// `others` packets, it has room for a segment of every flow with held ACKs, but for no more segments
+    /// than there are other packets.
+    pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: u64) -> u64 {
+        self.within(Duration::MAX, rate, grain, others)
+    }
+
+    /// The [target](Self::bytes), if data comes `longest` after its request at the latest.
+    pub(super) fn within(
+        &self,
+        longest: Duration,
+        rate: Rate,
+        grain: Duration,
+        others: u64,
+    ) -> u64 {
         let segment = u64::from(self.segment());
-        let on_its_way = rate.bytes_in(Duration::from_micros(self.on_its_way_us()) + grain).0;
-        let own = (segment * LEAST).max(on_its_way + segment * BEYOND);
-        if others { own.max(on_its_way + segment * u64::from(self.waiting)) } else { own }
+        let way = self.way().min(longest);
+        let on_its_way = rate.bytes_in(way + grain).0;
+        let beside = others.min(self.waiting.into());
+        (segment * LEAST).max(on_its_way + segment * BEYOND.max(beside))
     }
 
     fn segment(&self) -> u32 {
@@ -226,7 +249,7 @@ impl Place {
         sender.modest = self.asked.add(now.rate, most.map_or(u64::MAX, Rate::bps));
         self.wanted.waiting = self.wanted.waiting - before.wanted.waiting + now.wanted.waiting;
         self.wanted.see(now.wanted.segment);
-        self.wanted.average(now.wanted.on_its_way_us(), now.called);
+        self.wanted.follow(now.wanted.on_its_way_us(), now.called);
     }
 
     /// Bytes of a turn: two full segments.
@@ -237,7 +260,9 @@ impl Place {
     /// Bytes that may be requested: the target less backlog and credit.
     fn room(&self, ahead: Ahead) -> u64 {
         let Some(most) = ahead.rate else { return u64::MAX };
-        let rate = most.min(Rate::from_bps(self.asked.all));
+        // An aggregate that has requested nothing yet may request data at its own rate.
+        let rate =
+            if self.asked.all == 0 { most } else { most.min(Rate::from_bps(self.asked.all)) };
         let wanted = self.wanted.bytes(rate, ahead.grain, ahead.others);
         wanted.saturating_sub(ahead.waiting.0.saturating_add(self.outstanding))
     }
@@ -313,6 +338,24 @@ mod tests {
     use super::*;
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
+
+    /// Kills: room for a segment of every flow although one ping waits; no such room beside a long queue.
+    #[test]
+    fn a_waiting_ping_adds_nothing_to_the_target_and_a_long_queue_a_segment_for_each_flow() {
+        let wanted = Wanted { waiting: 8, ..Wanted::default() };
+        let target = |others| wanted.bytes(Rate::from_kbps(1_500), Duration::ZERO, others);
+        assert_eq!([0, 1, 5, 100].map(target), [3, 3, 5, 8].map(|segments| segments * 1_514));
+    }
+
+    /// Kills: a round trip that grows from zero with the first requests; one that never becomes shorter.
+    #[test]
+    fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
+        let mut wanted = Wanted::default();
+        wanted.called(Duration::from_millis(40), 1_514);
+        assert_eq!(wanted.near_us, 40_000);
+        (0..400).for_each(|_| wanted.called(Duration::from_millis(4), 1_514));
+        assert!((4_000..4_100).contains(&wanted.near_us), "{}", wanted.near_us);
+    }
 
     /// Report of an aggregate that has requested `called` bytes and would request more.
     fn more(called: u64) -> Call {

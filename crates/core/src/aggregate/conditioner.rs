@@ -10,7 +10,7 @@ use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
 use crate::report::Triggers;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
 /// Event that made an aggregate check for departures.
 ///
@@ -162,6 +162,11 @@ impl Conditioner {
     /// Charged bytes that passed and are not yet paid.
     pub(super) fn owed(&self) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
+    }
+
+    /// Tokens beyond the debts, and the peak rate at which they may be spent.
+    pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
+        self.shaper().map_or((Bytes::ZERO, None), |shaper| shaper.burst(now))
     }
 
     /// Backlog of `member`: frame bytes in the queue, or bytes that passed and are not yet paid for.

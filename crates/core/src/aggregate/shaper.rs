@@ -10,7 +10,7 @@ use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room,
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
-use crate::{Bytes, Cx, PacketId, PacketPool, Time};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 
 /// A queue, and an allocation that selects the next packet and its time.
 pub(super) struct Shaper {
@@ -165,6 +165,13 @@ impl Shaper {
     /// Bytes that passed and are not yet paid.
     pub(super) const fn owed(&self) -> Bytes {
         Bytes(self.owed)
+    }
+
+    /// Tokens beyond the debts, and the peak rate at which they may be spent. Without a peak, no tokens.
+    pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
+        let peak = self.profile.peak();
+        let tokens = peak.map_or(Bytes::ZERO, |_| self.allocation.tokens(now));
+        (tokens.saturating_sub(Bytes(self.owed)), peak)
     }
 
     /// Debt of `member` in bytes.

@@ -99,7 +99,7 @@ impl Aggregate {
         acks: &mut Fifo,
     ) {
         let known = Known { weight: self.members.share(back.member).weight, ..*back.known };
-        let queue = self.queue(ahead);
+        let queue = self.queue(now, ahead);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         match &mut self.signal.control {
             Some(control) => {
@@ -118,7 +118,7 @@ impl Aggregate {
         ahead: Ahead,
         acks: &mut Fifo,
     ) -> Call {
-        let queue = self.queue(ahead);
+        let queue = self.queue(now, ahead);
         let Some(control) = &mut self.signal.control else { return Call::default() };
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         control.serve(&mut cx, queue, acks)
@@ -293,14 +293,17 @@ impl Aggregate {
     }
 
     /// Queue between the ACKs and the rate of the aggregate, with `ahead` downstream of it.
-    fn queue(&self, ahead: Ahead) -> Queue {
+    fn queue(&self, now: Time, ahead: Ahead) -> Queue {
         let mut waiting = self.signal.entered;
         waiting -= self.counts.progress.governed;
         waiting -= self.tally.governed;
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);
-        let (others, apart) = (backlog > waiting.packets, !self.conditioner.lends());
-        Queue { own, others, apart, passes: self.signal.passes, left, ahead }
+        let others = backlog.saturating_sub(waiting.packets);
+        let apart = !self.conditioner.lends();
+        let (tokens, peak) = self.conditioner.burst(now);
+        let passes = self.signal.passes;
+        Queue { own, others, apart, passes, left, tokens, peak, ahead }
     }
 }

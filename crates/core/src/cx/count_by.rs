@@ -12,6 +12,68 @@ pub trait Countable: Copy + 'static {
     fn index(self) -> usize;
 }
 
+/// Declares an enum of kinds, each with its name in metrics and reports, and their counters.
+///
+/// ```
+/// tidegate_core::countable! {
+///     /// Why a letter comes back.
+///     pub enum Return, counts Returns {
+///         /// The address does not exist.
+///         Unknown = "unknown",
+///         /// The stamp is missing.
+///         Unpaid = "unpaid",
+///     }
+/// }
+/// let mut returns = Returns::default();
+/// returns.count(Return::Unpaid);
+/// assert_eq!((returns.of(Return::Unpaid), returns.total()), (1, 1));
+/// assert_eq!(Return::ALL.map(Return::name), ["unknown", "unpaid"]);
+/// ```
+#[macro_export]
+macro_rules! countable {
+    (
+        $(#[$about:meta])*
+        $vis:vis enum $kinds:ident, counts $counts:ident {
+            $($(#[$doc:meta])* $kind:ident = $name:literal,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[repr(u8)]
+        $vis enum $kinds {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl $kinds {
+            /// Every kind, in the order of the declaration.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// Name in metrics and reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+
+        impl $crate::Countable for $kinds {
+            const ALL: &'static [Self] = &Self::ALL;
+
+            #[expect(
+                clippy::as_conversions,
+                reason = "a fieldless enum's discriminant is its index in ALL"
+            )]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        #[doc = concat!("Number of packets by [`", stringify!($kinds), "`].")]
+        $vis type $counts = $crate::CountBy<$kinds, { $kinds::ALL.len() }>;
+    };
+}
+
 /// A counter for each of the `N` kinds of `K`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CountBy<K, const N: usize> {

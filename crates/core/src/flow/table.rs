@@ -23,9 +23,9 @@ const SAMPLE: usize = 8;
 
 /// Every flow that crosses the gateway, up to a fixed number.
 ///
-/// In a full table, a new flow replaces one of the next `SAMPLE` flows that `keep` does not
-/// protect. Closed and unanswered flows go first, then the flow that has been idle for longest. If
-/// all are protected, the new flow is untracked.
+/// In a full table, a new flow replaces one of the next `SAMPLE` flows that have no packets
+/// [inside](Flow::inside). Closed and unanswered flows go first, then the flow that has been idle for
+/// longest. If all have packets inside, the new flow is untracked.
 ///
 /// All memory is allocated at the beginning. Flows with equal hash buckets form a list, as in the
 /// kernel's connection table. Nothing is ever rehashed, so no packet pays for many.
@@ -45,7 +45,7 @@ const SAMPLE: usize = 8;
 /// let packet = |key| Packet { len: 66, key, network: Network::Ipv4, ..Packet::default() };
 /// let mut table = FlowTable::new(1_024, 7);
 /// assert_eq!(table.find(&packet(key), Direction::Up), None);
-/// let new = table.insert(Time::ZERO, &packet(key), Direction::Up, |_, _| false).unwrap();
+/// let new = table.insert(Time::ZERO, &packet(key), Direction::Up).unwrap();
 /// assert_eq!(table.find(&packet(key.reverse()), Direction::Down), Some(new.id));
 /// ```
 #[derive(Debug)]
@@ -180,30 +180,21 @@ impl FlowTable {
     }
 
     /// [`insert_inside`](Self::insert_inside) for a packet in no tunnel.
-    pub fn insert(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        direction: Direction,
-        keep: impl Fn(FlowId, &Flow) -> bool,
-    ) -> Option<Inserted> {
-        self.insert_inside(now, (packet, None), direction, keep)
+    pub fn insert(&mut self, now: Time, packet: &Packet, direction: Direction) -> Option<Inserted> {
+        self.insert_inside(now, (packet, None), direction)
     }
 
     /// Adds a flow for a packet and its outer headers, which [`find_inside`](Self::find_inside) did
     /// not find. Returns the new flow and the replaced one. `None` if no flow can be replaced.
-    ///
-    /// `keep` protects flows, such as those with a backlog.
     pub fn insert_inside(
         &mut self,
         now: Time,
         (packet, outer): (&Packet, Option<&Outer>),
         direction: Direction,
-        keep: impl Fn(FlowId, &Flow) -> bool,
     ) -> Option<Inserted> {
         let evicted = if self.flows < self.capacity {
             None
-        } else if let Some(victim) = self.victim(now, keep) {
+        } else if let Some(victim) = self.victim(now) {
             Some(self.remove(victim)?)
         } else {
             self.untracked += 1;
@@ -232,20 +223,15 @@ impl FlowTable {
         self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
 
-    /// Examines the next `budget` entries. Removes flows that have been idle for [`IDLE_LIMIT`]
-    /// unless `keep` protects them, and hands each to `gone`.
-    pub fn sweep(
-        &mut self,
-        now: Time,
-        budget: usize,
-        keep: impl Fn(FlowId, &Flow) -> bool,
-        mut gone: impl FnMut(FlowId, Flow),
-    ) {
+    /// Examines the next `budget` entries. Removes flows that have been idle for [`IDLE_LIMIT`] and
+    /// have no packets inside, and hands each to `gone`.
+    pub fn sweep(&mut self, now: Time, budget: usize, mut gone: impl FnMut(FlowId, Flow)) {
         for _ in 0..budget.min(self.slots.len()) {
             let id = self.advance();
-            let expired =
-                self.get(id).is_some_and(|flow| flow.idle(now) >= IDLE_LIMIT && !keep(id, flow));
-            if expired && let Some(flow) = self.remove(id) {
+            let is_over = |flow: &Flow| flow.idle(now) >= IDLE_LIMIT && flow.inside == 0;
+            if self.get(id).is_some_and(is_over)
+                && let Some(flow) = self.remove(id)
+            {
                 gone(id, flow);
             }
         }
@@ -257,18 +243,12 @@ impl FlowTable {
         self.slots.get(slot(id.0))?.flow()
     }
 
-    /// The flow `id` of `packet`, which travels in `direction`. `None` if the flow was removed and
-    /// its index has another flow.
-    pub fn of_packet(&mut self, packet: &Packet, direction: Direction) -> Option<&mut Flow> {
-        match self.slots.get_mut(slot(packet.flow.0))? {
-            // The tunnel of the flow itself: a queued packet only tells whether it is in a tunnel.
-            Slot::Used(flow, _)
-                if flow.key.has(&Key::of(packet, direction, flow.key.tunnel), direction)
-                    && packet.has_outer() == (flow.key.tunnel != NO_TUNNEL) =>
-            {
-                Some(flow)
-            }
-            _ => None,
+    /// The flow `id`, if it exists, for changes.
+    #[inline]
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+        match self.slots.get_mut(slot(id.0))? {
+            Slot::Used(flow, _) => Some(flow),
+            Slot::Free(_) => None,
         }
     }
 
@@ -323,12 +303,12 @@ impl FlowTable {
     }
 
     /// Selects the least useful of the next flows for replacement.
-    fn victim(&mut self, now: Time, keep: impl Fn(FlowId, &Flow) -> bool) -> Option<FlowId> {
+    fn victim(&mut self, now: Time) -> Option<FlowId> {
         let sample = SAMPLE.min(self.slots.len());
         let candidates: [FlowId; SAMPLE] =
             std::array::from_fn(|nth| if nth < sample { self.advance() } else { FlowId::NONE });
         let flows = candidates.into_iter().filter_map(|id| Some((id, self.get(id)?)));
-        let may_go = flows.filter(|(id, flow)| !keep(*id, flow));
+        let may_go = flows.filter(|(_, flow)| flow.inside == 0);
         may_go.max_by_key(|(_, flow)| (flow.is_spent(), flow.idle(now))).map(|(id, _)| id)
     }
 
@@ -462,5 +442,5 @@ impl IndexMut<FlowId> for FlowTable {
     }
 }
 
-// With the head of a list, of which there are at most two, a flow takes 184 to 188 bytes.
-const _: () = assert!(size_of::<Slot>() <= 184);
+// With the head of a list, of which there are at most two, a flow takes 188 to 192 bytes.
+const _: () = assert!(size_of::<Slot>() <= 188);

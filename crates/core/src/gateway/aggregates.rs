@@ -1,15 +1,19 @@
-//! The aggregates, and the policy that each belongs to.
+//! The aggregates, the policy that each belongs to, and their timer.
 
-use super::trunks::TrunkId;
+mod timers;
+
+use std::time::Duration;
+
+use timers::Timers;
+
+use super::egress::EgressRoute;
+use crate::Time;
 use crate::aggregate::Aggregate;
-use crate::class::ClassId;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Member, make_room};
 use crate::policy::{PolicyIndex, Succession};
-use crate::{Bytes, Time};
 
 /// The aggregates, each in a numbered slot.
-#[derive(Default)]
 pub(super) struct Aggregates {
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -18,6 +22,7 @@ pub(super) struct Aggregates {
     before: Option<Before>,
     /// Number of swaps.
     swap: u32,
+    timers: Timers,
 }
 
 /// The slot of each policy and direction that has seen packets.
@@ -34,7 +39,7 @@ struct Slot {
     /// The generation in which its aggregate came. Older handles refer to an earlier aggregate.
     since: u32,
     aggregate: Option<Aggregate>,
-    exit: Exit,
+    route: EgressRoute,
     /// Its policy, in the set that swap number `swap` installed.
     policy: PolicyIndex,
     swap: u32,
@@ -51,18 +56,45 @@ pub(super) enum Fate {
     Vanished,
 }
 
-/// Egress of an aggregate.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Exit {
-    /// The trunk that carries its packets.
-    pub(super) trunk: Option<TrunkId>,
-    /// The class of the link that sends its packets.
-    pub(super) class: Option<ClassId>,
-    /// The policy drops a protocol by name, so it conditions control traffic.
-    pub(super) drops_control: bool,
-}
-
 impl Aggregates {
+    /// No aggregates. The shaping timer has this interval.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            of_policy: Vec::new(),
+            before: None,
+            swap: 0,
+            timers: Timers::new(interval),
+        }
+    }
+
+    /// Changes the interval of the shaping timer.
+    pub(super) const fn set_interval(&mut self, interval: Duration) {
+        self.timers.set_interval(interval);
+    }
+
+    /// Lets the aggregate in `slot` check its packets at `ready_at`, or earlier.
+    pub(super) fn arm(&mut self, slot: u32, ready_at: Option<Time>) {
+        self.timers.arm(slot, ready_at);
+    }
+
+    /// Returns `true` if the timer of an aggregate may have expired.
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.timers.is_due(now)
+    }
+
+    /// The slot of the next aggregate whose timer has expired. Call this until it returns `None`.
+    pub(super) fn next_due(&mut self, now: Time) -> Option<u32> {
+        self.timers.due(now)
+    }
+
+    /// Time of the next check of an aggregate.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
     /// The slot of a policy's aggregate in `direction`, if it has seen a packet.
     pub(super) fn slot(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         self.of_policy.get(policy.index())?[direction.index()]
@@ -73,12 +105,12 @@ impl Aggregates {
         &mut self,
         policy: PolicyIndex,
         aggregate: Aggregate,
-        exit: Exit,
+        route: EgressRoute,
         generation: u32,
     ) -> u32 {
         let direction = aggregate.direction();
         let swap = self.swap;
-        let new = Slot { since: generation, aggregate: Some(aggregate), exit, policy, swap };
+        let new = Slot { since: generation, aggregate: Some(aggregate), route, policy, swap };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[index(slot)] = new;
@@ -97,20 +129,15 @@ impl Aggregates {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
     }
 
-    /// Egress of the aggregate in `slot`.
-    pub(super) fn exit(&self, slot: u32) -> Exit {
-        self.slots.get(index(slot)).map(|slot| slot.exit).unwrap_or_default()
+    /// EgressRoute of the aggregate in `slot` through the egress.
+    pub(super) fn route(&self, slot: u32) -> EgressRoute {
+        self.slots.get(index(slot)).map(|slot| slot.route).unwrap_or_default()
     }
 
-    /// The class of the link for packets of the aggregate in `slot`.
-    pub(super) fn class(&self, slot: u32) -> Option<ClassId> {
-        self.exit(slot).class
-    }
-
-    /// Changes the egress of the aggregate in `slot`.
-    pub(super) fn set_exit(&mut self, slot: u32, exit: Exit) {
+    /// Changes the route of the aggregate in `slot`.
+    pub(super) fn set_route(&mut self, slot: u32, route: EgressRoute) {
         if let Some(slot) = self.slots.get_mut(index(slot)) {
-            slot.exit = exit;
+            slot.route = route;
         }
     }
 
@@ -128,19 +155,6 @@ impl Aggregates {
     pub(super) fn now(&self, handle: Handle) -> Option<&Aggregate> {
         let slot = self.slots.get(index(handle.aggregate))?;
         if slot.since <= handle.generation { slot.aggregate.as_ref() } else { None }
-    }
-
-    /// Returns `true` if packets or held ACKs of `flow` wait in an aggregate.
-    pub(super) fn has_waiting(&self, flow: &Flow) -> bool {
-        Direction::BOTH.into_iter().map(|way| flow.handle(way)).any(|handle| {
-            let aggregate = self.now(handle);
-            // The backlog of a shared member belongs to other flows too.
-            aggregate.is_some_and(|aggregate| {
-                !aggregate.is_shared(handle.member)
-                    && (aggregate.waiting(handle.member) > Bytes::ZERO
-                        || aggregate.held_acks(handle.member) > 0)
-            })
-        })
     }
 
     /// Ends the memberships of `flow`, which has expired and has no backlog.

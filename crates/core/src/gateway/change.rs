@@ -1,9 +1,7 @@
 //! Addition, change and removal of classes under live traffic. Waiting packets stay in their queues.
 
-use std::sync::Arc;
-
 use super::Gateway;
-use super::classes::{ClassChangeError, Classes, Holds};
+use super::egress::{ClassChangeError, Classes, Holds};
 use crate::Time;
 use crate::packet::Direction;
 use crate::policy::{Class, ClassChange, ClassSet};
@@ -24,11 +22,11 @@ impl Gateway {
     ) -> Result<(), ClassChangeError> {
         let mut terms = [None; 2];
         for way in Direction::BOTH {
-            let Some(classes) = self.links[way.index()].classes() else { continue };
+            let Some(classes) = self.egress[way.index()].link().classes() else { continue };
             let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
             classes.check_terms(&change.terms())?;
             let changed = change.of(classes.terms(id), way);
-            let rate = self.config.rate[way.index()];
+            let rate = self.sorter.config().rate[way.index()];
             if classes.is_flat() {
                 classes.check_flat(Some(&change.apply(&classes.written(id))), rate)?;
             } else {
@@ -39,10 +37,8 @@ impl Gateway {
         if terms == [None; 2] {
             return Err(ClassChangeError::NoClass);
         }
-        for (link, (id, terms)) in
-            self.links.iter_mut().zip(terms).filter_map(|(link, it)| Some((link, it?)))
-        {
-            if let Some(classes) = link.classes_mut() {
+        for (egress, terms) in self.egress.iter_mut().zip(terms) {
+            if let (Some(classes), Some((id, terms))) = (egress.link_mut().classes_mut(), terms) {
                 classes.change(now, id, terms);
                 classes.change_ratios(id, change);
             }
@@ -58,7 +54,7 @@ impl Gateway {
     /// If a class of that name exists, its parent does not exist or holds packets, or its rights
     /// would contradict those of others.
     pub fn add_class(&mut self, now: Time, class: &Class) -> Result<(), ClassChangeError> {
-        if self.links.iter().all(|link| link.classes().is_none()) {
+        if self.sharing().next().is_none() {
             return self.add_first(now, class);
         }
         if let Some(parent) = &class.parent
@@ -69,9 +65,9 @@ impl Gateway {
         }
         for (way, classes) in self.sharing() {
             classes.check_terms(&class.written())?;
-            classes.check_new(class, self.config.rate[way.index()])?;
+            classes.check_new(class, self.sorter.config().rate[way.index()])?;
         }
-        self.arrangement = self.arrangement.wrapping_add(1);
+        self.sorter.rearrange();
         self.each_sharing(|classes| classes.insert(now, class));
         Ok(())
     }
@@ -83,7 +79,7 @@ impl Gateway {
     /// If no class has that name, it has parts, a policy or a ratio names it, or packets wait
     /// there.
     pub fn remove_class(&mut self, name: &str) -> Result<(), ClassChangeError> {
-        if self.links.iter().all(|link| link.classes().is_none()) {
+        if self.sharing().next().is_none() {
             return Err(ClassChangeError::NoClass);
         }
         for (_, classes) in self.sharing() {
@@ -92,7 +88,7 @@ impl Gateway {
         if let Some(policy) = self.policy_of(name) {
             return Err(ClassChangeError::Holds(Holds::Policy(policy)));
         }
-        self.arrangement = self.arrangement.wrapping_add(1);
+        self.sorter.rearrange();
         self.each_sharing(|classes| classes.take_out(name));
         Ok(())
     }
@@ -103,16 +99,16 @@ impl Gateway {
         if let Some(parent) = &class.parent {
             return Err(ClassChangeError::NoParent(parent.clone()));
         }
-        let frame = self.policies.classes().frame();
-        let scheduler = &self.config.scheduler;
+        let frame = self.sorter.policies().classes().frame();
+        let scheduler = &self.sorter.config().scheduler;
         let undeclared = |term: &Term| !scheduler.terms().contains(term);
         if let Some(term) = class.written().into_iter().find(undeclared) {
             return Err(ClassChangeError::NotOfScheduler(term));
         }
-        let set = ClassSet::of(vec![class.clone()], self.config.rate, frame, scheduler);
+        let set = ClassSet::of(vec![class.clone()], self.sorter.config().rate, frame, scheduler);
         let set = set.map_err(|faults| ClassChangeError::from(faults[0].kind))?;
-        self.arrangement = self.arrangement.wrapping_add(1);
-        Arc::make_mut(&mut self.policies).share(set);
+        self.sorter.rearrange();
+        self.sorter.set_classes(set);
         self.share_links(now);
         self.look_again(now);
         Ok(())
@@ -120,18 +116,19 @@ impl Gateway {
 
     /// A policy that names a class.
     fn policy_of(&self, class: &str) -> Option<String> {
-        let mut policies = self.policies.iter().map(|(_, policy)| policy);
+        let mut policies = self.sorter.policies().iter().map(|(_, policy)| policy);
         let named = policies.find(|policy| policy.class.as_deref() == Some(class))?;
         Some(named.name.clone())
     }
 
     /// The directions that classes share.
     fn sharing(&self) -> impl Iterator<Item = (Direction, &Classes)> {
-        let classes = |way: Direction| Some((way, self.links[way.index()].classes()?));
+        let classes = |way: Direction| Some((way, self.egress[way.index()].link().classes()?));
         Direction::BOTH.into_iter().filter_map(classes)
     }
 
     fn each_sharing(&mut self, mut what: impl FnMut(&mut Classes)) {
-        self.links.iter_mut().filter_map(|link| link.classes_mut()).for_each(&mut what);
+        let links = self.egress.iter_mut().map(|egress| egress.link_mut());
+        links.filter_map(|link| link.classes_mut()).for_each(&mut what);
     }
 }

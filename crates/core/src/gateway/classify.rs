@@ -5,15 +5,13 @@
 //! original scans all sockets.
 
 use super::Gateway;
-use super::aggregates::{Aggregates, Exit, Fate};
-use super::link::Link;
-use super::marking::forget;
-use super::trunks::Trunks;
+use super::aggregates::Fate;
+use super::egress::EgressRoute;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Outer};
-use crate::policy::{Policy, PolicyIndex};
+use crate::policy::PolicyIndex;
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
 impl Gateway {
@@ -32,56 +30,39 @@ impl Gateway {
         let packet = &mut self.pool[id];
         packet.flow = flow;
         let dscp = packet.dscp;
-        let known = &self.flows[flow];
-        let mut handle = known.handle(direction);
-        let recoloured = self.policies.reads_dscp() && known.dscp(direction) != dscp;
-        if handle.generation != self.generation || recoloured {
+        let known = self.sorter.flow_mut(flow);
+        known.enter(1);
+        let (mut handle, known_dscp) = (known.handle(direction), known.dscp(direction));
+        let recoloured = self.sorter.policies().reads_dscp() && known_dscp != dscp;
+        if !self.sorter.is_current(handle) || recoloured {
             let (packet, outer) = (self.pool[id], self.pool.outer(id).copied());
             handle = self.renew(now, direction, (&packet, outer.as_ref()), handle, Fifo::new());
-            self.flows[flow].set_handle(direction, handle, dscp);
-            self.note_host(direction, flow, id, handle);
+            self.sorter.flow_mut(flow).set_handle(direction, handle, dscp);
+            let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_signal);
+            self.sorter.note_host(&mut self.pool, direction, flow, id, controlled);
         }
         self.pool[id].member = handle.member;
         (Some(flow), handle.aggregate)
     }
 
-    /// Gives a later fragment the ports of its first one.
-    #[cold]
-    pub(super) fn take_fragment(&mut self, now: Time, direction: Direction, id: &PacketId) {
-        let rule = self.config.fragments_without_first;
-        let outer = self.pool.outer(id).copied();
-        if !self.fragments.take(now, &mut self.pool[id], outer.as_ref(), rule) {
-            self.counts.without_first[direction.index()] += 1;
-        }
-    }
-
     /// The flow of `id`. The first packet creates the flow. `None` if the flow table is full.
     fn flow_of(&mut self, now: Time, direction: Direction, id: &PacketId) -> Option<FlowId> {
         let (packet, outer) = (&self.pool[id], self.pool.outer(id));
-        let known = self.flows.find_inside(packet, outer, direction);
-        if let Some(flow) = known.or_else(|| self.flows.join_inside(packet, outer, direction)) {
-            if let Some(outer) = outer.filter(|outer| !outer.may_edit()) {
-                self.flows.restrict(flow, outer);
-            }
+        if let Some(flow) = self.sorter.find(packet, outer, direction) {
             return Some(flow);
         }
-        let (aggregates, links) = (&self.aggregates, &self.links);
-        let trunks = self.trunks.as_deref();
-        let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
-        let inserted = self.flows.insert_inside(now, (packet, outer), direction, keep)?;
+        let inserted = self.sorter.insert(now, (packet, outer), direction)?;
         if let Some(evicted) = inserted.evicted {
-            if self.marks {
-                forget(&mut self.links, &mut self.aggregates, inserted.id, &evicted);
-            }
-            self.aggregates.part(now, &evicted);
-            self.lan_hosts.leave(self.pool.hosts_mut(), inserted.id);
+            self.forget(now, inserted.id, &evicted);
         }
         Some(inserted.id)
     }
 
-    /// The policy in force that matches `id`.
-    pub(super) fn lookup(&self, id: &PacketId, direction: Direction) -> Option<PolicyIndex> {
-        self.policies.lookup_inside(&self.pool[id], self.pool.outer(id), direction)
+    /// Ends the memberships of `flow`, whose index was `id`.
+    fn forget(&mut self, now: Time, id: FlowId, flow: &Flow) {
+        self.forget_at_markings(id, flow);
+        self.aggregates.part(now, flow);
+        self.sorter.forget(&mut self.pool, id);
     }
 
     /// Classifies a packet of an untracked flow by itself. All untracked flows of an aggregate
@@ -92,7 +73,7 @@ impl Gateway {
         direction: Direction,
         id: &PacketId,
     ) -> Option<u32> {
-        let policy = self.lookup(id, direction)?;
+        let policy = self.sorter.lookup(&self.pool, id, direction)?;
         let slot = self.slot_of(now, policy, direction)?;
         let member = self.aggregates.get_mut(slot)?.join_untracked(now);
         self.pool[id].member = member;
@@ -113,7 +94,7 @@ impl Gateway {
         let aggregate = self.classify_untracked(now, direction, &id);
         let to = Handle {
             aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
-            generation: self.generation,
+            generation: self.sorter.generation(),
             member: self.pool[&id].member,
         };
         let mut one = Fifo::new();
@@ -129,7 +110,7 @@ impl Gateway {
         if aggregate.waiting(untracked) == Bytes::ZERO {
             return None;
         }
-        let (policies, direction) = (&self.policies, aggregate.direction());
+        let (policies, direction) = (self.sorter.policies(), aggregate.direction());
         let mut strange = |packet: &mut Packet, outer: Option<&Outer>| {
             policies.lookup_inside(packet, outer, direction) != own
         };
@@ -151,14 +132,14 @@ impl Gateway {
         old: Handle,
         first: Fifo,
     ) -> Handle {
-        let policy = self.policies.lookup_inside(packet, outer, direction);
+        let policy = self.sorter.policies().lookup_inside(packet, outer, direction);
         let slot = policy.and_then(|policy| self.slot_of(now, policy, direction));
-        let weight_of = |policy| self.policies.weight_of(policy, packet, outer, direction);
+        let weight_of = |policy| self.sorter.policies().weight_of(policy, packet, outer, direction);
         let weight = policy.map_or(1, weight_of);
-        let rtt = self.flows[packet.flow].rtt().end_to_end();
+        let rtt = self.sorter.flow(packet.flow).rtt().end_to_end();
         let share = Share { weight, rtt };
 
-        let generation = self.generation;
+        let generation = self.sorter.generation();
         let vanished = self.aggregates.fate(old.aggregate) == Some(Fate::Vanished);
         let before = self.aggregates.meant(old);
         if slot == Some(old.aggregate)
@@ -221,6 +202,7 @@ impl Gateway {
         (packet, outer): (&Packet, Option<&Outer>),
         to: Handle,
     ) {
+        let mut moved = 0;
         let mut which = |waiting: &mut Packet, around: Option<&Outer>| {
             let same_tunnel = match (around, outer) {
                 (Some(around), Some(outer)) => around.is_same(outer),
@@ -231,20 +213,20 @@ impl Gateway {
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;
+                moved += 1;
             }
             mine
         };
         if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
             aggregate.give_back(now, &mut self.pool, to.member, &mut which);
         }
-        let Exit { class, trunk, .. } = self.aggregates.exit(to.aggregate);
-        if let (Some(trunks), Some(trunk)) = (&mut self.trunks, trunk) {
-            trunks.give_back(&mut self.pool, trunk, packet.flow, &mut which);
-        }
-        let link = &mut self.links[direction.index()];
-        let leaf = link.leaf(class);
-        if link.give_back(&mut self.pool, leaf, packet.flow, &mut which) {
-            self.flows[packet.flow].set_class(direction, leaf);
+        let route = self.aggregates.route(to.aggregate);
+        let egress = &mut self.egress[direction.index()];
+        let leaf = egress.give_back(&mut self.pool, route, packet.flow, &mut which);
+        let flow = self.sorter.flow_mut(packet.flow);
+        flow.enter(moved);
+        if let Some(leaf) = leaf {
+            flow.set_class(direction, leaf);
         }
     }
 
@@ -263,15 +245,17 @@ impl Gateway {
         }
         let swapping = self.aggregates.is_swapping();
         let Some(aggregate) = self.aggregates.get_mut(to.aggregate) else {
+            let (egress, mut up) = self.at_egress(now, direction);
             return match swapping {
-                true => self.send_on(now, direction, None, moved),
-                false => self.send(now, direction, None, moved),
+                true => egress.send_displaced(&mut up, None, moved),
+                false => egress.send_all(&mut up, None, moved),
             };
         };
         let mut out = Fifo::new();
         aggregate.take_over(now, &mut self.pool, moved, &mut out);
-        self.timers.arm(to.aggregate, aggregate.ready_at());
-        self.leave(now, direction, to.aggregate, out);
+        let ready_at = aggregate.ready_at();
+        self.aggregates.arm(to.aggregate, ready_at);
+        self.depart(now, direction, to.aggregate, out);
     }
 
     /// The slot of a policy's aggregate. With its first packet, the aggregate is taken over from the previous
@@ -284,70 +268,34 @@ impl Gateway {
             self.take_over(now, slot, policy);
             return Some(slot);
         }
-        let written = self.policies.get(policy)?;
+        let written = self.sorter.policies().get(policy)?;
         // A policy that a swap brought does not begin with a burst.
-        let tokens = match self.began.of(policy, self.aggregates.succession()) {
+        let tokens = match self.sorter.began(policy, self.aggregates.succession()) {
             Some(since) => Tokens::OneFrame { since },
             None => Tokens::Burst,
         };
-        let (seed, timer) = (self.config.seed, self.config.shaping_timer());
+        let config = self.sorter.config();
+        let (seed, timer) = (config.seed, config.shaping_timer());
         let aggregate = Aggregate::new(written, direction, timer, seed, tokens, now);
-        let exit = self.exit_of(written, direction);
-        Some(self.aggregates.add(policy, aggregate, exit, self.generation))
+        let route = self.egress[direction.index()].route_of(self.sorter.policies(), written);
+        Some(self.aggregates.add(policy, aggregate, route, self.sorter.generation()))
     }
 
-    /// Egress of a policy's aggregate. Trunks carry the direction up only.
-    pub(super) fn exit_of(&self, policy: &Policy, direction: Direction) -> Exit {
-        let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Up);
-        let link = &self.links[direction.index()];
-        // During a swap, links may have classes that the set in force does not have.
-        let class = policy.class.as_ref().filter(|_| !self.policies.classes().is_empty());
-        Exit {
-            trunk: trunks.and_then(|trunks| trunks.find(policy.trunk.as_ref()?)),
-            class: class.and_then(|name| link.class(name)),
-            drops_control: policy.drops_by_name(),
-        }
+    /// The route of the aggregate in `slot`, under the policies in force. `None` if none of them
+    /// has this aggregate.
+    pub(super) fn route_of(&self, slot: u32) -> Option<EgressRoute> {
+        let direction = self.aggregates.get(slot)?.direction();
+        let policies = self.sorter.policies();
+        let policy = policies.get(self.aggregates.policy(slot)?)?;
+        Some(self.egress[direction.index()].route_of(policies, policy))
     }
 
     /// Removes idle flows. Each call examines a part of the table.
     pub(super) fn sweep(&mut self, now: Time) {
-        let budget = self.flows.len().div_ceil(SWEEPS_PER_ROUND).max(FEWEST);
-        let (aggregates, links) = (&self.aggregates, &self.links);
-        let trunks = self.trunks.as_deref();
-        let mut gone: Vec<(FlowId, Flow)> = Vec::new();
-        let keep = |id, flow: &Flow| has_waiting(aggregates, links, trunks, id, flow);
-        self.flows.sweep(now, budget, keep, |id, flow| gone.push((id, flow)));
-        for (id, flow) in &gone {
-            if self.marks {
-                forget(&mut self.links, &mut self.aggregates, *id, flow);
-            }
-            self.aggregates.part(now, flow);
-            self.lan_hosts.leave(self.pool.hosts_mut(), *id);
+        for (id, flow) in self.sorter.sweep(now) {
+            self.forget(now, id, &flow);
         }
     }
-}
-
-/// A round over the whole table takes about ten seconds.
-const SWEEPS_PER_ROUND: usize = 10_000;
-
-/// Least number of flows examined by a call.
-const FEWEST: usize = 4;
-
-/// Returns `true` if packets of a flow wait anywhere. Its index and memberships must then not be
-/// reused.
-fn has_waiting(
-    aggregates: &Aggregates,
-    links: &[Link; 2],
-    trunks: Option<&Trunks>,
-    id: FlowId,
-    flow: &Flow,
-) -> bool {
-    let at_link = |way: Direction| links[way.index()].bytes_of(flow.class(way), id) > Bytes::ZERO;
-    let at_trunk = |trunks: &Trunks, it| trunks.bytes_of(it, id) > Bytes::ZERO;
-    let trunk = || aggregates.exit(flow.handle(Direction::Up).aggregate).trunk;
-    aggregates.has_waiting(flow)
-        || Direction::BOTH.into_iter().any(at_link)
-        || trunks.is_some_and(|trunks| trunk().is_some_and(|it| at_trunk(trunks, it)))
 }
 
 /// Removes the backlog of `flow` from a member that other flows share.

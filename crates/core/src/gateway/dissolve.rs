@@ -5,7 +5,7 @@ use super::Gateway;
 use crate::ack::Returning;
 use crate::aggregate::Debt;
 use crate::flow::Handle;
-use crate::packet::{Direction, Fifo, FlowId, Packet};
+use crate::packet::{Direction, Fifo, Packet};
 use crate::{PacketId, Time};
 
 impl Gateway {
@@ -40,7 +40,7 @@ impl Gateway {
         if let Some(gone) = self.aggregates.remove(slot) {
             self.counts.acks += gone.acks();
             self.counts.tally += *gone.tally();
-            self.retired.keep_aggregate(gone);
+            self.sorter.retired().keep_aggregate(gone);
         }
         false
     }
@@ -48,49 +48,49 @@ impl Gateway {
     /// Charges a debt from the vanished aggregate in `slot` to the flow's new aggregate. A flow that has
     /// moved before has taken its debt along.
     fn charge_again(&mut self, now: Time, direction: Direction, slot: u32, debt: Debt) {
-        let Some(flow) = self.flows.get(debt.flow) else { return };
+        let Some(flow) = self.sorter.flows().get(debt.flow) else { return };
         let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
-        if old.generation == self.generation || old.aggregate != slot {
+        if self.sorter.is_current(old) || old.aggregate != slot {
             return;
         }
         let packet = Packet { flow: debt.flow, ..flow.packet(direction) };
-        let outer = self.flows.outer(flow, direction);
+        let outer = self.sorter.flows().outer(flow, direction);
         let new = self.renew(now, direction, (&packet, outer.as_ref()), old, Fifo::new());
-        self.flows[debt.flow].set_handle(direction, new, dscp);
+        self.sorter.flow_mut(debt.flow).set_handle(direction, new, dscp);
         if let Some(aggregate) = self.aggregates.get_mut(new.aggregate) {
             aggregate.owe(now, new.member, debt);
-            self.timers.arm(new.aggregate, aggregate.ready_at());
+            let ready_at = aggregate.ready_at();
+            self.aggregates.arm(new.aggregate, ready_at);
         }
     }
 
     /// Moves a packet of a vanished aggregate to the aggregate of its flow.
     fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
         let (packet, outer) = (self.pool[&id], self.pool.outer(&id).copied());
-        let Some(flow) = self.flows.of_packet(&packet, direction) else {
-            self.pool[&id].flow = FlowId::NONE;
+        let Some(flow) = self.sorter.flow_of(&packet) else {
             return self.offer_untracked(now, direction, id);
         };
         let old = flow.handle(direction);
         let mut first = Fifo::new();
         first.push(&mut self.pool, id);
-        if old.generation == self.generation {
+        if self.sorter.is_current(old) {
             return self.move_to(now, direction, old, first);
         }
         let new = self.renew(now, direction, (&packet, outer.as_ref()), old, first);
-        self.flows[packet.flow].set_handle(direction, new, packet.dscp);
+        self.sorter.flow_mut(packet.flow).set_handle(direction, new, packet.dscp);
     }
 
     /// The handle, under the policies in force, of the data in `direction` that `ack` acknowledges.
     fn renewed(&mut self, now: Time, direction: Direction, ack: &Packet) -> Handle {
-        let flow = &self.flows[ack.flow];
+        let flow = self.sorter.flow(ack.flow);
         let (old, dscp) = (flow.handle(direction), flow.dscp(direction));
-        if old.generation == self.generation {
+        if self.sorter.is_current(old) {
             return old;
         }
         let data = Packet { key: ack.key.reverse(), dscp, ..*ack };
-        let outer = self.flows.outer(flow, direction);
+        let outer = self.sorter.flows().outer(flow, direction);
         let new = self.renew(now, direction, (&data, outer.as_ref()), old, Fifo::new());
-        self.flows[ack.flow].set_handle(direction, new, dscp);
+        self.sorter.flow_mut(ack.flow).set_handle(direction, new, dscp);
         new
     }
 
@@ -116,6 +116,6 @@ impl Gateway {
             aggregate.on_ack(now, &mut self.pool, ahead, returning, &mut out);
             self.go_on(now, back, out);
         }
-        self.release_acks(now, data.aggregate);
+        self.may_release(data.aggregate);
     }
 }

@@ -17,12 +17,11 @@
 use std::sync::Arc;
 
 use super::aggregates::Fate;
-use super::classes::{Classes, Retired};
+use super::egress::{Classes, Egress, Retired};
 use super::{Gateway, GatewayConfig};
-use crate::class::ClassId;
 use crate::packet::{Direction, Fifo, Outer};
 use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
-use crate::{Cx, Packet, Time};
+use crate::{Packet, Time, trunk};
 
 /// A policy set that is ready to be put in force.
 ///
@@ -113,7 +112,7 @@ impl Gateway {
     /// - Packets in an aggregate of a vanished policy are offered to the policies in force.
     /// - A flow moves to its new aggregate with its next packet.
     pub fn install(&mut self, now: Time, policies: PolicySet) {
-        let generation = Generation::new(policies, self.shared_policies(), &self.config);
+        let generation = Generation::new(policies, self.shared_policies(), self.sorter.config());
         while self.go_on_installing(now) {}
         self.begin(now, generation);
         while self.go_on_installing(now) {}
@@ -123,7 +122,7 @@ impl Gateway {
     /// The policies in force, for a [`Generation`] that another thread makes.
     #[must_use]
     pub fn shared_policies(&self) -> Arc<PolicySet> {
-        self.policies.clone()
+        self.sorter.policies().clone()
     }
 
     /// Begins to put `generation` in force. Calls of [`go_on_installing`](Self::go_on_installing)
@@ -145,40 +144,39 @@ impl Gateway {
     }
 
     fn begin(&mut self, now: Time, generation: Generation) {
-        self.arrangement = self.arrangement.wrapping_add(1);
+        self.sorter.rearrange();
         let set = generation.policies.classes();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
-            let link = &mut self.links[way.index()];
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            link.begin_change(&mut cx, set, &self.config, &mut displaced);
-            self.send_on(now, way, None, displaced);
+            let (egress, mut up) = self.at_egress(now, way);
+            let config = up.sorter.config();
+            egress.link_mut().begin_change(&mut up.cx, set, config, &mut displaced);
+            egress.send_displaced(&mut up, None, displaced);
         }
         let (stage, way) = (Stage::Classes, Direction::Up);
-        self.swap = Some(Box::new(Swap { generation, stage, way, at: 0 }));
+        self.sorter.begin_swap(Box::new(Swap { generation, stage, way, at: 0 }));
     }
 
     /// Does one slice of a swap, of bounded length. Returns `true` if more slices are necessary.
     pub fn go_on_installing(&mut self, now: Time) -> bool {
-        let Some(mut swap) = self.swap.take() else { return false };
-        for _ in 0..SLICE {
-            if !self.step(now, &mut swap) {
-                return false;
-            }
+        let Some(mut swap) = self.sorter.take_swap() else { return false };
+        let more = (0..SLICE).all(|_| self.step(now, &mut swap));
+        if more {
+            self.sorter.begin_swap(swap);
         }
-        self.swap = Some(swap);
-        true
+        self.drain(now);
+        more
     }
 
     /// Returns `true` while a swap is in progress.
     #[must_use]
     pub const fn is_installing(&self) -> bool {
-        self.swap.is_some()
+        self.sorter.is_installing()
     }
 
     /// Returns the state that swaps have replaced. Dropping it takes long.
     pub fn take_retired(&mut self) -> Retired {
-        std::mem::take(&mut self.retired)
+        std::mem::take(self.sorter.retired())
     }
 
     /// Does one step of a swap. Returns `false` after the last step.
@@ -189,10 +187,7 @@ impl Gateway {
             Stage::Classes => self.put_class(now, swap.way, &swap.generation, at),
             Stage::Lines | Stage::LinesAgain => self.move_untracked(now, swap.way, at),
             Stage::Removal => self.remove_class_at(now, swap.way, at),
-            Stage::Began => {
-                let number = self.policies.policies().len();
-                self.began.fill(number, self.aggregates.succession())
-            }
+            Stage::Began => self.sorter.fill_began(self.aggregates.succession()),
             Stage::Aggregates => {
                 if self.settle_one(now, at) {
                     swap.at = at;
@@ -204,7 +199,7 @@ impl Gateway {
                 at < self.aggregates.slots()
             }
             Stage::Calls => {
-                self.release_acks(now, at);
+                self.may_release(at);
                 at < self.aggregates.slots()
             }
         };
@@ -234,14 +229,13 @@ impl Gateway {
             Stage::Aggregates => Stage::Untracked,
             Stage::Untracked => {
                 self.aggregates.end_swap();
-                self.signals = self.policies.has_signals();
-                self.marks = self.has_markings();
+                self.sorter.end_swap();
                 Stage::Removal
             }
             Stage::Removal => Stage::LinesAgain,
             Stage::LinesAgain => {
                 self.close_links(now);
-                self.places = Default::default();
+                self.close_accounts();
                 Stage::Calls
             }
             Stage::Calls => return false,
@@ -251,37 +245,34 @@ impl Gateway {
 
     /// Adds or changes the class at `at`. Returns `false` if no such class exists.
     fn put_class(&mut self, now: Time, way: Direction, of: &Generation, at: u32) -> bool {
-        let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
-        let Some(classes) = link.classes_mut() else { return false };
+        let mut displaced = Fifo::new();
+        let (egress, mut up) = self.at_egress(now, way);
+        let Some(classes) = egress.link_mut().classes_mut() else { return false };
         let Some(class) = of.class(at) else {
             classes.end_change(now);
             return false;
         };
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        classes.put_next(&mut cx, class, &mut displaced);
-        self.send_on(now, way, None, displaced);
+        classes.put_next(&mut up.cx, class, &mut displaced);
+        egress.send_displaced(&mut up, None, displaced);
         true
     }
 
     /// Puts the policies of `generation` in force.
     fn enforce(&mut self, now: Time, generation: &mut Generation) {
-        if !Arc::ptr_eq(&generation.running, &self.policies) {
+        let running = self.sorter.policies();
+        if !Arc::ptr_eq(&generation.running, running) {
             // The generation was made for another policy set than the one in force.
-            generation.succession = Succession::new(&self.policies, &generation.policies);
+            generation.succession = Succession::new(running, &generation.policies);
         }
-        self.generation += 1;
-        self.signals |= generation.policies.has_signals();
-        self.marks |= generation.policies.has_markings();
-        if self.signals {
+        let list = std::mem::take(&mut generation.began);
+        self.sorter.enforce(now, generation.policies.clone(), list);
+        if self.sorter.has_signals() {
             self.pool.keep_sack();
         }
-        let before = std::mem::replace(&mut self.policies, generation.policies.clone());
-        self.retired.keep_policies(before);
         let succession = std::mem::take(&mut generation.succession);
-        self.began.begin(now, std::mem::take(&mut generation.began));
         self.aggregates.begin_swap(succession, std::mem::take(&mut generation.slots));
-        // Aggregates may have other egresses now, so they repeat their calls there.
-        self.places = Default::default();
+        // Aggregates may have other routes now, so they repeat their calls there.
+        self.close_accounts();
     }
 
     /// Takes over the aggregate in `slot`, or dissolves a part of it. Returns `true` if a vanished aggregate
@@ -301,100 +292,88 @@ impl Gateway {
     pub(super) fn take_over(&mut self, now: Time, slot: u32, policy: PolicyIndex) {
         let (mut out, mut acks) = (Fifo::new(), Fifo::new());
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return };
-        let Some(written) = self.policies.get(policy) else { return };
+        let Some(written) = self.sorter.policies().get(policy) else { return };
         let direction = aggregate.direction();
         aggregate.rename(&written.name);
         aggregate.resignal(now, &mut self.pool, written, &mut acks);
         aggregate.reconfigure(now, &mut self.pool, written, &mut out);
-        self.timers.arm(slot, aggregate.ready_at());
+        let ready_at = aggregate.ready_at();
+        self.aggregates.arm(slot, ready_at);
         self.aggregates.assign(slot, policy, direction);
-        let exit = self.exit_of(written, direction);
-        self.aggregates.set_exit(slot, exit);
-        self.send_on(now, direction, exit.class, out);
+        let route = self.route_of(slot).unwrap_or_default();
+        self.aggregates.set_route(slot, route);
+        let (egress, mut up) = self.at_egress(now, direction);
+        egress.send_displaced(&mut up, route.class, out);
         self.go_on(now, direction.reverse(), acks);
-    }
-
-    /// Hands packets that a swap releases to the link. With classes, they enter the queue of their
-    /// class, which may drop some. Without, they follow the packets that wait.
-    pub(super) fn send_on(
-        &mut self,
-        now: Time,
-        direction: Direction,
-        class: Option<ClassId>,
-        out: Fifo,
-    ) {
-        let link = &mut self.links[direction.index()];
-        if link.classes().is_some() {
-            return self.send(now, direction, class, out);
-        }
-        link.take_over(&mut Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally }, out);
     }
 
     /// Lets the classes of the policies in force share the links.
     pub(super) fn share_links(&mut self, now: Time) {
-        // Aggregates may have other egresses now, so they repeat their calls there.
-        self.places = Default::default();
+        // Aggregates may have other routes now, so they repeat their calls there.
+        self.close_accounts();
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
-            let link = &mut self.links[way.index()];
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            let gone = link.share(&mut cx, self.policies.classes(), &self.config, &mut displaced);
-            self.retired.keep(gone);
-            self.send_on(now, way, None, displaced);
+            let (egress, mut up) = self.at_egress(now, way);
+            let (set, config) = (up.sorter.policies().classes(), up.sorter.config());
+            let removed = egress.link_mut().share(&mut up.cx, set, config, &mut displaced);
+            up.sorter.retired().keep(removed);
+            egress.send_displaced(&mut up, None, displaced);
         }
         for slot in 0..self.aggregates.slots() {
-            let Some(aggregate) = self.aggregates.get(slot) else { continue };
-            let direction = aggregate.direction();
-            let policy = self.aggregates.policy(slot).and_then(|at| self.policies.get(at));
-            let exit = policy.map(|policy| self.exit_of(policy, direction)).unwrap_or_default();
-            self.aggregates.set_exit(slot, exit);
+            let route = self.route_of(slot).unwrap_or_default();
+            self.aggregates.set_route(slot, route);
         }
+    }
+
+    /// Closes the accounts of ACK control at both egresses.
+    fn close_accounts(&mut self) {
+        self.egress.iter_mut().for_each(Egress::close_accounts);
     }
 
     /// If the set in force has no classes, the packets of the class `default` go back into the queue of the link.
     fn close_links(&mut self, now: Time) {
-        if !self.policies.classes().is_empty() {
+        if !self.sorter.policies().classes().is_empty() {
             return;
         }
         for way in Direction::BOTH {
             let mut displaced = Fifo::new();
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            let gone = self.links[way.index()].close(&mut cx, &mut displaced);
-            self.retired.keep(gone);
-            self.send_on(now, way, None, displaced);
+            let (egress, mut up) = self.at_egress(now, way);
+            let removed = egress.link_mut().close(&mut up.cx, &mut displaced);
+            up.sorter.retired().keep(removed);
+            egress.send_displaced(&mut up, None, displaced);
         }
     }
 
     /// Moves packets of untracked flows at class `nth` of the link to the class of their policy, so later
     /// packets do not overtake them. Returns `false` if class `nth` does not exist.
     fn move_untracked(&mut self, now: Time, way: Direction, nth: u32) -> bool {
-        let policies = &self.policies;
-        let Some(classes) = self.links[way.index()].classes_mut() else { return false };
+        let (egress, mut up) = self.at_egress(now, way);
+        let policies = up.sorter.policies();
+        let Some(classes) = egress.link_mut().classes_mut() else { return false };
         let leaf_of = |classes: &Classes, packet: &Packet, outer: Option<&Outer>| {
             let policy = policies.lookup_inside(packet, outer, way).and_then(|at| policies.get(at));
             classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
         };
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        classes.move_untracked(&mut cx, nth, leaf_of)
+        classes.move_untracked(&mut up.cx, nth, leaf_of)
     }
 
     /// Removes class `nth` of the link, if the set in force does not name it. Returns `false` if `nth` is
     /// beyond the last class.
     fn remove_class_at(&mut self, now: Time, way: Direction, nth: u32) -> bool {
-        let (link, mut displaced) = (&mut self.links[way.index()], Fifo::new());
-        let Some(classes) = link.classes_mut() else { return false };
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let more = classes.remove_unnamed(&mut cx, nth, &mut self.retired, &mut displaced);
-        self.send_on(now, way, None, displaced);
+        let mut displaced = Fifo::new();
+        let (egress, mut up) = self.at_egress(now, way);
+        let Some(classes) = egress.link_mut().classes_mut() else { return false };
+        let retired = up.sorter.retired();
+        let more = classes.remove_unnamed(&mut up.cx, nth, retired, &mut displaced);
+        egress.send_displaced(&mut up, None, displaced);
         more
     }
 
     /// Lets each aggregate repeat its calls, because its data may wait at another egress now.
     pub(super) fn look_again(&mut self, now: Time) {
-        self.places = Default::default();
-        for slot in 0..self.aggregates.slots() {
-            self.release_acks(now, slot);
-        }
+        self.close_accounts();
+        (0..self.aggregates.slots()).for_each(|slot| self.may_release(slot));
+        self.drain(now);
     }
 
     /// Changes all settings other than policies.
@@ -403,65 +382,79 @@ impl Gateway {
     /// A new queue at the link takes over the packets of the old one.
     pub fn reconfigure(&mut self, now: Time, config: &GatewayConfig) {
         while self.go_on_installing(now) {}
-        self.arrangement = self.arrangement.wrapping_add(1);
+        self.sorter.rearrange();
+        let before = self.sorter.config().clone();
         let kept = GatewayConfig {
-            packets: self.config.packets,
-            flows: self.config.flows,
-            trunks: Vec::new(),
-            seed: self.config.seed,
+            packets: before.packets,
+            flows: before.flows,
+            trunks: before.trunks.clone(),
+            seed: before.seed,
             ..config.clone()
         };
         let limited = |it: &GatewayConfig| it.rate.map(|rate| rate.is_some());
-        let same_links = limited(&kept) == limited(&self.config);
-        let names_default = self.policies.classes().names_default();
+        let same_links = limited(&kept) == limited(&before);
+        let names_default = self.sorter.policies().classes().names_default();
         for direction in Direction::BOTH {
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            let link = &mut self.links[direction.index()];
-            link.set_rate(&mut cx, kept.rate[direction.index()], &kept.overhead);
-            if kept.queue != self.config.queue {
-                link.set_queue(&mut cx, &kept);
+            let (egress, mut up) = self.at_egress(now, direction);
+            egress.set_rate(&mut up.cx, kept.rate[direction.index()], &kept.overhead);
+            if kept.queue != before.queue {
+                let link = egress.link_mut();
+                link.set_queue(&mut up.cx, &kept);
                 if let Some(classes) = link.classes_mut().filter(|_| !names_default) {
-                    classes.set_queue_of_default(&mut cx, &kept.queue);
+                    classes.set_queue_of_default(&mut up.cx, &kept.queue);
                 }
             }
         }
-        self.timers.set_interval(kept.shaping_interval);
-        let trunks = std::mem::take(&mut self.config.trunks);
-        let same_trunks = trunks == config.trunks;
-        let same_scheduler = kept.scheduler == self.config.scheduler;
-        self.config = GatewayConfig { trunks, ..kept };
+        self.aggregates.set_interval(kept.shaping_interval);
+        let same_scheduler = kept.scheduler == before.scheduler;
+        self.sorter.set_config(kept);
         if !same_scheduler {
             self.change_scheduler(now);
         }
-        self.marks |= self.has_markings();
         self.change_trunks(now, &config.trunks);
         if !same_links {
             self.share_links(now);
         }
+        let same_trunks = before.trunks == config.trunks;
         if !same_trunks {
             self.find_trunks();
         }
         if !(same_links && same_trunks) {
             self.look_again(now);
         }
+        self.drain(now);
+    }
+
+    /// Puts the trunks in `configs` in force. The caller must then [find](Self::find_trunks) the
+    /// trunks of all aggregates.
+    pub(super) fn change_trunks(&mut self, now: Time, configs: &[trunk::Config]) {
+        if self.sorter.config().trunks == configs {
+            return;
+        }
+        self.sorter.set_trunks(configs);
+        let seed = self.sorter.config().seed;
+        let (egress, mut up) = self.at_egress(now, Direction::Up);
+        let removed = egress.change_trunks(&mut up, configs, seed);
+        self.counts.trunks += removed;
     }
 
     /// Gives the classes of the links a new scheduler. Takes time in proportion to classes and waiting packets.
     fn change_scheduler(&mut self, now: Time) {
         let mut waiting = [Fifo::new(); 2];
-        for (link, waiting) in self.links.iter_mut().zip(&mut waiting) {
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            let gone = link.close(&mut cx, waiting);
-            self.retired.keep(gone);
+        for (way, waiting) in Direction::BOTH.into_iter().zip(&mut waiting) {
+            let (egress, mut up) = self.at_egress(now, way);
+            let removed = egress.link_mut().close(&mut up.cx, waiting);
+            up.sorter.retired().keep(removed);
         }
         self.share_links(now);
         for (way, mut waiting) in Direction::BOTH.into_iter().zip(waiting) {
-            while let Some(packet) = waiting.pop(&self.pool) {
-                let policy = self.lookup(&packet, way);
-                let policy = policy.and_then(|at| self.policies.get(at));
-                let class = policy.and_then(|policy| policy.class.as_deref());
-                let class = class.and_then(|class| self.links[way.index()].class(class));
-                self.send_one(now, way, class, packet);
+            let (egress, mut up) = self.at_egress(now, way);
+            while let Some(packet) = waiting.pop(up.cx.pool) {
+                let policies = up.sorter.policies();
+                let policy = up.sorter.lookup(up.cx.pool, &packet, way);
+                let class = policy.and_then(|at| policies.get(at)?.class.as_deref());
+                let class = class.and_then(|class| egress.link().class(class));
+                egress.send(&mut up, class, packet);
             }
         }
     }
@@ -469,21 +462,22 @@ impl Gateway {
     /// Finds the trunks of all aggregates whose policies name one.
     fn find_trunks(&mut self) {
         for slot in 0..self.aggregates.slots() {
-            let Some(aggregate) = self.aggregates.get(slot) else { continue };
-            let direction = aggregate.direction();
-            let policy = self.aggregates.policy(slot).and_then(|at| self.policies.get(at));
-            let Some(policy) = policy.filter(|policy| policy.trunk.is_some()) else { continue };
-            let exit = self.exit_of(policy, direction);
-            self.aggregates.set_exit(slot, exit);
+            let policy = self.aggregates.policy(slot);
+            let policy = policy.and_then(|at| self.sorter.policies().get(at));
+            if policy.is_some_and(|policy| policy.trunk.is_some())
+                && let Some(route) = self.route_of(slot)
+            {
+                self.aggregates.set_route(slot, route);
+            }
         }
     }
 
     /// Releases all packets and held ACKs at once, conforming or not, before the gateway stops.
     pub fn release_all(&mut self, now: Time) {
-        self.places = Default::default();
-        for link in &mut self.links {
-            let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-            link.open(&mut cx);
+        self.close_accounts();
+        for way in Direction::BOTH {
+            let (egress, mut up) = self.at_egress(now, way);
+            egress.link_mut().open(&mut up.cx);
         }
         for slot in 0..self.aggregates.slots() {
             let (mut out, mut acks) = (Fifo::new(), Fifo::new());
@@ -491,9 +485,13 @@ impl Gateway {
             aggregate.flush_acks(now, &mut self.pool, &mut acks);
             aggregate.flush(now, &mut self.pool, &mut out);
             let direction = aggregate.direction();
-            self.send(now, direction, None, out);
-            self.send(now, direction.reverse(), None, acks);
+            for (way, packets) in [(direction, out), (direction.reverse(), acks)] {
+                let (egress, mut up) = self.at_egress(now, way);
+                egress.send_all(&mut up, None, packets);
+            }
         }
-        self.flush_trunks(now);
+        let (egress, mut up) = self.at_egress(now, Direction::Up);
+        egress.flush_trunks(&mut up);
+        self.drain(now);
     }
 }

@@ -1,11 +1,7 @@
 //! Queues with a marking: the marking sees each arriving packet and its flow.
 
 use super::Gateway;
-use super::aggregates::Aggregates;
-use super::link::Link;
-use crate::ack::line;
 use crate::aggregate::Aggregate;
-use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::marking::Tracked;
 use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Packet, TcpFlags};
@@ -13,15 +9,10 @@ use crate::qdisc::Marked;
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Returns `true` if a queue may have a marking.
-    pub(super) fn has_markings(&self) -> bool {
-        self.policies.has_markings() || self.config.queue.marking().is_some()
-    }
-
     /// Returns `true` if a marking that tracks `flow` has found that marks do not reduce the
     /// window.
     pub(super) fn ignores_marks(&self, id: FlowId, flow: &Flow, direction: Direction) -> bool {
-        let at_link = self.links[direction.index()].marker(flow.class(direction));
+        let at_link = self.egress[direction.index()].link().marker(flow.class(direction));
         let aggregate = self.aggregates.now(flow.handle(direction)).and_then(Aggregate::marked);
         let markers = [at_link, aggregate.map(Marked::marker)];
         markers.into_iter().flatten().any(|marker| marker.ignores(id))
@@ -30,30 +21,16 @@ impl Gateway {
     /// The flows that the marking of the link's queue or of its shared buffer tracks. `None` without a marking.
     #[must_use]
     pub fn tracked(&self, direction: Direction) -> Option<Tracked> {
-        Some(self.links[direction.index()].whole_marker()?.marks().tracked)
+        Some(self.egress[direction.index()].link().whole_marker()?.marks().tracked)
     }
 
     /// Returns `true` if that marking projects the flow of `key` in untagged frames.
     #[must_use]
     pub fn tracks(&self, direction: Direction, key: FlowKey) -> bool {
         let packet = Packet { key, vlan: NO_VLAN, ..Packet::default() };
-        let flow = self.flows.find(&packet, direction);
-        let marker = self.links[direction.index()].whole_marker();
+        let flow = self.sorter.flows().find(&packet, direction);
+        let marker = self.egress[direction.index()].link().whole_marker();
         marker.zip(flow).is_some_and(|(marker, flow)| marker.tracks(flow))
-    }
-
-    /// Shows `packet`, which is going to be queued at `leaf` of a link, to the marking there.
-    pub(super) fn sight_at_link(
-        &mut self,
-        now: Time,
-        direction: Direction,
-        leaf: ClassId,
-        packet: &PacketId,
-    ) {
-        self.pool[packet].member = line(self.pool[packet].flow);
-        let packet = &self.pool[packet];
-        let flow = self.flows.of_packet(packet, direction);
-        self.links[direction.index()].sight(now, leaf, packet, flow.as_deref());
     }
 
     /// Shows `packet`, which is going to be offered to the aggregate in `slot`, to the marking there.
@@ -67,39 +44,42 @@ impl Gateway {
         let aggregate = self.aggregates.get_mut(slot);
         if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
             let packet = &self.pool[packet];
-            let flow = self.flows.of_packet(packet, direction);
+            let flow = self.sorter.flow_of(packet);
             marked.sight(now, direction, packet, flow.as_deref());
         }
     }
-}
 
-/// Shows `ack`, a packet that departs in `direction`, to the markings that track the data of its
-/// receiver.
-pub(super) fn acknowledge(
-    now: Time,
-    direction: Direction,
-    links: &mut [Link; 2],
-    aggregates: &mut Aggregates,
-    (ack, flow): (&Packet, &Flow),
-) {
-    if !ack.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK)) {
-        return;
-    }
-    let way = direction.reverse();
-    links[way.index()].acknowledge(now, flow.class(way), ack, flow);
-    let aggregate = aggregates.meant(flow.handle(way));
-    if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
-        marked.acknowledge(now, way, ack, flow);
-    }
-}
-
-/// Lets the markings of both directions forget `flow`, whose number was `id`.
-pub(super) fn forget(links: &mut [Link; 2], aggregates: &mut Aggregates, id: FlowId, flow: &Flow) {
-    for way in Direction::BOTH {
-        links[way.index()].forget(flow.class(way), id);
-        let aggregate = aggregates.meant(flow.handle(way));
+    /// Updates the flow of `packet`, which departs in `direction`. Shows the packet to the markings
+    /// that track the data of its receiver.
+    #[inline]
+    pub(super) fn note_departure(&mut self, now: Time, direction: Direction, packet: &PacketId) {
+        let departing = &self.pool[packet];
+        let has_markings = self.sorter.has_markings();
+        let Some(flow) = self.sorter.flow_of(departing) else { return };
+        flow.on_departure(now, departing, direction);
+        let acknowledges = departing.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK));
+        if !has_markings || !acknowledges {
+            return;
+        }
+        let way = direction.reverse();
+        self.egress[way.index()].link_mut().acknowledge(now, flow.class(way), departing, flow);
+        let aggregate = self.aggregates.meant(flow.handle(way));
         if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
-            marked.forget(id);
+            marked.acknowledge(now, way, departing, flow);
+        }
+    }
+
+    /// Lets the markings of both directions forget `flow`, whose index was `id`.
+    pub(super) fn forget_at_markings(&mut self, id: FlowId, flow: &Flow) {
+        if !self.sorter.has_markings() {
+            return;
+        }
+        for way in Direction::BOTH {
+            self.egress[way.index()].link_mut().forget(flow.class(way), id);
+            let aggregate = self.aggregates.meant(flow.handle(way));
+            if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
+                marked.forget(id);
+            }
         }
     }
 }

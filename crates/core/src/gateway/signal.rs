@@ -6,9 +6,8 @@
 //! there.
 
 use super::Gateway;
-use super::link::Link;
+use super::egress::{Egress, EgressQueue};
 use super::status::show;
-use super::trunks::{TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
@@ -18,7 +17,7 @@ use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
 impl Gateway {
-    /// Offers `id` to the aggregate whose data it acknowledges, and releases ACKs that may depart.
+    /// Offers `id` to the aggregate whose data it acknowledges.
     /// Returns `id` if no aggregate controls that data.
     pub(super) fn offer_ack(
         &mut self,
@@ -27,7 +26,7 @@ impl Gateway {
         of: FlowId,
         id: PacketId,
     ) -> Option<PacketId> {
-        let flow = &self.flows[of];
+        let flow = self.sorter.flow(of);
         let Some(tcp) = self.pool[&id].tcp else { return Some(id) };
         let own = flow.handle(direction);
         if tcp.authenticated || !is_governable(flow) {
@@ -45,10 +44,10 @@ impl Gateway {
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
                 aggregate.on_ungoverned();
-                self.unresponsive.note(of, direction);
+                self.sorter.note_unresponsive(of, direction);
             }
         }
-        let data = self.flows[of].handle(direction.reverse());
+        let data = self.sorter.flow(of).handle(direction.reverse());
         if !self.aggregates.now(data).is_some_and(Aggregate::has_signal) {
             return Some(id);
         }
@@ -60,7 +59,7 @@ impl Gateway {
         let mut acks = Fifo::new();
         aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
         self.go_on(now, direction, acks);
-        self.release_acks(now, data.aggregate);
+        self.may_release(data.aggregate);
         None
     }
 
@@ -78,11 +77,12 @@ impl Gateway {
             match arrival.claiming {
                 Claiming::Asked if aggregate.held_acks(member) > 0 => {
                     aggregate.stop_acks(now, member);
-                    self.timers.arm(handle.aggregate, aggregate.ready_at());
+                    let ready_at = aggregate.ready_at();
+                    self.aggregates.arm(handle.aggregate, ready_at);
                 }
                 Claiming::Denied => {
                     aggregate.resume_acks(now, &mut self.pool, member);
-                    self.release_acks(now, handle.aggregate);
+                    self.may_release(handle.aggregate);
                 }
                 _ if forgets => aggregate.discard_acks(now, &mut self.pool, member),
                 _ => {}
@@ -92,126 +92,133 @@ impl Gateway {
 
     /// The remembered flows that do not respond now.
     pub(super) fn unresponsive(&self) -> Vec<UnresponsiveFlow> {
-        let named = self.unresponsive.0.iter().filter_map(|(id, direction)| {
-            let flow = self.flows.get(*id)?;
-            let (key, handle) = (flow.key(*direction), flow.handle(*direction));
+        let named = self.sorter.unresponsive().filter_map(|(id, direction)| {
+            let flow = self.sorter.flows().get(id)?;
+            let (key, handle) = (flow.key(direction), flow.handle(direction));
             let aggregate = self.aggregates.now(handle).filter(|it| !it.responds(handle.member))?;
             let [src, dst] = show(&key);
-            Some(UnresponsiveFlow {
-                src,
-                dst,
-                direction: *direction,
-                policy: aggregate.policy().to_owned(),
-            })
+            Some(UnresponsiveFlow { src, dst, direction, policy: aggregate.policy().to_owned() })
         });
         named.collect()
     }
 
-    /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at the
-    /// egress then releases ACKs of other aggregates.
-    pub(super) fn release_acks(&mut self, now: Time, slot: u32) {
+    /// Notes that the aggregate in `slot` may release ACKs, if it controls senders by them.
+    pub(super) fn may_release(&mut self, slot: u32) {
+        if let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) {
+            self.egress[aggregate.direction().index()].may_release(slot);
+        }
+    }
+
+    /// Releases the ACKs for which the egresses have room, and counts the packets of flows that were
+    /// made or released. Every call that changes the gateway ends with it.
+    #[inline]
+    pub(super) fn drain(&mut self, now: Time) {
+        if self.sorter.has_signals() {
+            self.release_by_work_lists(now);
+        }
+        self.sorter.count_changes(&mut self.pool);
+    }
+
+    fn release_by_work_lists(&mut self, now: Time) {
+        while self.egress.iter().any(Egress::has_work) {
+            Direction::BOTH.into_iter().for_each(|way| self.drain_egress(now, way));
+        }
+    }
+
+    #[inline(never)]
+    fn drain_egress(&mut self, now: Time, way: Direction) {
+        while let Some(slot) = self.egress[way.index()].next_release() {
+            self.release_acks(now, slot);
+        }
+        while let Some(at) = self.egress[way.index()].next_with_room() {
+            self.take_turns(now, way, at);
+        }
+    }
+
+    /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at its
+    /// bottleneck then releases ACKs of other aggregates.
+    fn release_acks(&mut self, now: Time, slot: u32) {
         let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
             return;
         };
         let way = aggregate.direction();
-        let stop = self.stop(way, slot);
-        let ahead = self.ahead(way, stop);
-        self.release_of(now, slot, way, stop, ahead);
+        let egress = &self.egress[way.index()];
+        let at = egress.bottleneck(self.aggregates.route(slot));
+        let ahead = egress.ahead(at);
+        self.release_of(now, slot, way, at, ahead);
         if ahead.rate.is_some() {
-            self.take_turns(now, way, stop);
+            self.take_turns(now, way, at);
         }
     }
 
-    /// Releases ACKs in rounds while there is room at `stop`.
-    fn take_turns(&mut self, now: Time, way: Direction, stop: Stop) {
-        let (at, grain, place) = (way.index(), self.grain, self.place(stop));
-        loop {
-            let (link, trunks) = (&self.links[at], self.trunks.as_deref());
-            let ahead = || Ahead { grain, ..stop.ahead(link, trunks) };
-            let Some((slot, room)) = self.places[at].turn(place, ahead) else { return };
-            let ahead = Ahead { room, ..self.places[at].complete(place, ahead()) };
-            self.release_of(now, slot, way, stop, ahead);
+    /// Lets the aggregates at a bottleneck release ACKs in turn, while there is room.
+    fn take_turns(&mut self, now: Time, way: Direction, at: EgressQueue) {
+        while let Some((slot, ahead)) = self.egress[way.index()].next_turn(at) {
+            self.release_of(now, slot, way, at, ahead);
         }
     }
 
-    /// Releases ACKs of the aggregate in `slot`, whose data waits at `stop`. An aggregate that no
-    /// longer exists leaves the rounds.
-    fn release_of(&mut self, now: Time, slot: u32, way: Direction, stop: Stop, ahead: Ahead) {
-        let place = self.place(stop);
+    /// Releases ACKs of the aggregate in `slot`, whose data waits at a bottleneck. An aggregate that
+    /// no longer exists takes no further turns.
+    fn release_of(&mut self, now: Time, slot: u32, way: Direction, at: EgressQueue, ahead: Ahead) {
+        let egress = &mut self.egress[way.index()];
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
-            return self.places[way.index()].note(place, slot, Call::default(), ahead.rate);
+            return egress.note_call(at, slot, Call::default(), ahead.rate);
         };
         let mut acks = Fifo::new();
         let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
-        self.timers.arm(slot, aggregate.ready_at());
+        let ready_at = aggregate.ready_at();
+        self.aggregates.arm(slot, ready_at);
         if ahead.rate.is_some() {
-            self.places[way.index()].note(place, slot, call, ahead.rate);
+            egress.note_call(at, slot, call, ahead.rate);
         }
         self.go_on(now, way.reverse(), acks);
     }
 
-    /// Egress of the aggregate in `slot`.
-    fn stop(&self, way: Direction, slot: u32) -> Stop {
-        let exit = self.aggregates.exit(slot);
-        let leaf = || self.links[way.index()].leaf(exit.class);
-        exit.trunk.map_or_else(|| Stop::Leaf(leaf()), Stop::Trunk)
-    }
-
-    /// Index of an egress within its direction: trunks come before leaf classes.
-    fn place(&self, stop: Stop) -> usize {
-        match stop {
-            Stop::Trunk(id) => id.index(),
-            Stop::Leaf(leaf) => leaf.index() + self.config.trunks.len(),
-        }
-    }
-
     /// Facts about a flow whose data travels in direction `way`.
     pub(super) fn known(&self, flow: FlowId, way: Direction) -> Known {
-        let flow = &self.flows[flow];
+        let flow = self.sorter.flow(flow);
         // ACKs in tunnels that number their packets are held whole, like those of extended connections.
-        let whole = self.flows.outer(flow, way).is_some_and(|outer| !outer.may_edit());
+        let outer = self.sorter.flows().outer(flow, way);
+        let whole = outer.is_some_and(|outer| !outer.may_edit());
         let known = known(flow, way);
         Known { extended: known.extended || whole, ..known }
     }
 
-    /// State of the egress of the aggregate in `slot`, for an aggregate that did not wait for its round.
+    /// State of the bottleneck of the aggregate in `slot`, for an aggregate that did not wait for
+    /// its turn.
     pub(super) fn ahead_of(&self, way: Direction, slot: u32) -> Ahead {
-        self.ahead(way, self.stop(way, slot))
+        let egress = &self.egress[way.index()];
+        egress.ahead(egress.bottleneck(self.aggregates.route(slot)))
     }
 
-    /// State of the egress `stop`, for aggregates that did not wait for their round.
-    fn ahead(&self, way: Direction, stop: Stop) -> Ahead {
-        let ahead = stop.ahead(&self.links[way.index()], self.trunks.as_deref());
-        let ahead = Ahead { grain: self.grain, ..ahead };
-        self.places[way.index()].complete(self.place(stop), ahead)
-    }
-
-    /// A packet of an ACK-controlled flow departs from the link: its queue has room.
-    pub(super) fn made_room(&mut self, now: Time, direction: Direction, packet: &PacketId) {
-        if let Some(flow) = self.flows.of_packet(&self.pool[packet], direction) {
-            let leaf = match self.links[direction.index()].classes() {
+    /// A packet departs from the link. If it belongs to an ACK-controlled flow, its queue has room.
+    #[inline]
+    pub(super) fn note_room(&mut self, direction: Direction, packet: &PacketId) {
+        let egress = &mut self.egress[direction.index()];
+        if !egress.makes_room(&self.pool[packet]) {
+            return;
+        }
+        if let Some(flow) = self.sorter.flow_of(&self.pool[packet]) {
+            let leaf = match egress.link().classes() {
                 Some(_) => flow.class(direction),
                 None => ClassId::ROOT,
             };
-            self.take_turns(now, direction, Stop::Leaf(leaf));
+            egress.made_room(EgressQueue::Leaf(leaf));
         }
-    }
-
-    /// Packets of ACK-controlled flows departed from a trunk: its queue has room.
-    pub(super) fn made_room_at_trunk(&mut self, now: Time, id: TrunkId) {
-        self.take_turns(now, Direction::Up, Stop::Trunk(id));
     }
 
     /// Forwards released packets. Packets with data continue to the aggregate of `direction`. ACKs
     /// pass this aggregate, which is charged.
     pub(super) fn go_on(&mut self, now: Time, direction: Direction, mut acks: Fifo) {
         while let Some(id) = acks.pop(&self.pool) {
-            let handle = self.flows[self.pool[&id].flow].handle(direction);
+            let handle = self.sorter.flow(self.pool[&id].flow).handle(direction);
             self.pool[&id].member = handle.member;
             let data = self.pool[&id].tcp.is_some_and(|tcp| tcp.sequence_len() > 0);
             let Some(aggregate) = self.aggregates.meant(handle) else {
-                self.send_one(now, direction, None, id);
+                let (egress, mut up) = self.at_egress(now, direction);
+                egress.send(&mut up, None, id);
                 continue;
             };
             if data {
@@ -220,49 +227,12 @@ impl Gateway {
             }
             let mut out = Fifo::new();
             let back = aggregate.pass(now, &mut self.pool, id, &mut out);
-            self.timers.arm(handle.aggregate, aggregate.ready_at());
-            self.leave(now, direction, handle.aggregate, out);
+            let ready_at = aggregate.ready_at();
+            self.aggregates.arm(handle.aggregate, ready_at);
+            self.depart(now, direction, handle.aggregate, out);
             if let Some(id) = back {
                 self.condition(now, direction, handle.aggregate, id);
             }
-        }
-    }
-}
-
-/// At most [`NAMED`] flows whose senders did not respond to their ACKs at the arrival of their newest data.
-#[derive(Default)]
-pub(super) struct Unresponsive(Vec<(FlowId, Direction)>);
-
-/// Number of named flows. An operator stops the first flow and then looks for further ones.
-const NAMED: usize = 8;
-
-impl Unresponsive {
-    fn note(&mut self, flow: FlowId, direction: Direction) {
-        if self.0.contains(&(flow, direction)) {
-            return;
-        }
-        if self.0.len() == NAMED {
-            self.0.remove(0);
-        }
-        self.0.push((flow, direction));
-    }
-}
-
-/// Egress of an aggregate.
-#[derive(Clone, Copy)]
-enum Stop {
-    /// The tunnel queue of a trunk.
-    Trunk(TrunkId),
-    /// A leaf class of the link.
-    Leaf(ClassId),
-}
-
-impl Stop {
-    /// State of the queue at the egress, for ACK control.
-    fn ahead(self, link: &Link, trunks: Option<&Trunks>) -> Ahead {
-        match self {
-            Self::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
-            Self::Leaf(leaf) => link.ahead(leaf),
         }
     }
 }

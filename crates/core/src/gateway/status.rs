@@ -1,10 +1,10 @@
 //! Reports of a gateway about itself: the running state, never the intended one.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::Gateway;
-use super::classes::plus;
-use super::link::Link;
+use super::egress::{Egress, Link, plus};
 use super::survey::{FlowSurvey, Stage, Survey};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
@@ -13,6 +13,7 @@ use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
 use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
+use crate::trunk::{self, Trunk};
 use crate::{Bytes, Time};
 
 /// Aggregates or classes in a part of a survey. One takes up to some 7,000 instructions.
@@ -36,7 +37,7 @@ impl Gateway {
     /// Number of policy sets installed so far.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation.into()
+        self.sorter.generation().into()
     }
 
     /// The classes of the link, sorted by direction (up first) and name.
@@ -55,7 +56,7 @@ impl Gateway {
     /// whose survey starts over too [often](Survey::attempts) has to hold such changes up.
     #[must_use]
     pub fn survey(&self, survey: &mut Survey) -> bool {
-        survey.align(self.arrangement);
+        survey.align(self.sorter.arrangement());
         if self.is_installing() {
             return true;
         }
@@ -85,7 +86,7 @@ impl Gateway {
                     aggregate.into_iter().for_each(|it| survey.add(it));
                 }
                 survey.at += 1;
-                if policy.index() >= self.policies.policies().len() {
+                if policy.index() >= self.sorter.policies().policies().len() {
                     survey.go_to(Stage::Remaining);
                 }
             }
@@ -102,7 +103,7 @@ impl Gateway {
             }
             Stage::Waiting => {
                 let way = survey.way;
-                let classes = self.links[way.index()].classes();
+                let classes = self.egress[way.index()].link().classes();
                 let waiting = classes.and_then(|it| it.waiting(slot(survey.at), LINES));
                 survey.waiting[way.index()] =
                     plus(survey.waiting[way.index()], waiting.unwrap_or_default());
@@ -115,7 +116,7 @@ impl Gateway {
             Stage::Classes => {
                 let (way, number) = (survey.way, survey.at);
                 survey.at += 1;
-                let shared = self.links[way.index()].classes();
+                let shared = self.egress[way.index()].link().classes();
                 if !shared.is_some_and(|it| it.survey(number, survey.found(way))) {
                     survey.next_way(Stage::Classes, Stage::Done);
                 }
@@ -130,34 +131,46 @@ impl Gateway {
         let trunks = self.trunks();
         let counts = trunks.iter().fold(self.counts.trunks, |all, it| all + it.counts);
         let (tally, acks) = (self.counts.tally, self.counts.acks);
-        let beside = |way: Direction| self.links[way.index()].beside_classes();
+        let beside = |way: Direction| self.egress[way.index()].link().beside_classes();
         let links = Direction::BOTH.map(|way| plus(beside(way), survey.waiting[way.index()]));
-        let at_trunks = self.trunks.iter().flat_map(|it| it.iter());
-        let at_trunks: u32 = at_trunks.map(|it| it.backlog().packets).sum();
+        let at_trunks: u32 = self.egress.iter().map(Egress::packets_at_trunks).sum();
         survey.whole = Some(Report {
-            generation: self.generation.into(),
+            generation: self.sorter.generation().into(),
             received: self.counts.received,
             transmitted: self.counts.transmitted,
             held: links.iter().map(|link| link.packets).sum::<u32>() + at_trunks,
             link: links,
-            link_marking: Direction::BOTH.map(|way| self.links[way.index()].marks()),
+            link_marking: Direction::BOTH.map(|way| self.egress[way.index()].link().marks()),
             control: self.control(),
             drops: tally.drops,
             marks: tally.marks,
             absorbed: acks.absorbed + counts.absorbed,
             made: acks.made + counts.made,
             fragments_without_first: self.counts.without_first,
-            flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX),
-            untracked: self.flows.untracked(),
+            flows: u32::try_from(self.sorter.flows().len()).unwrap_or(u32::MAX),
+            untracked: self.sorter.flows().untracked(),
             unresponsive: self.unresponsive(),
             aggregates: Vec::new(),
         });
     }
 
+    /// Reports of the trunks, in the order of the configuration.
+    #[must_use]
+    pub fn trunks(&self) -> Vec<trunk::Report> {
+        let trunks = self.egress.iter().filter_map(Egress::trunks);
+        trunks.flat_map(|trunks| trunks.iter()).map(Trunk::report).collect()
+    }
+
+    /// The numbers in packets that depart in datagrams of trunks, in the order of the trunks.
+    #[must_use]
+    pub fn trunk_numbers(&self) -> Vec<NonZeroU16> {
+        self.egress.iter().flat_map(Egress::trunk_numbers).collect()
+    }
+
     /// The classes called `name`, up first. Takes time for other classes only if they have parts.
     #[must_use]
     pub fn class(&self, name: &str) -> Vec<ClassReport> {
-        let shared = self.links.iter().filter_map(Link::classes);
+        let shared = self.egress.iter().map(Egress::link).filter_map(Link::classes);
         shared.filter_map(|classes| classes.report(name)).collect()
     }
 
@@ -165,7 +178,7 @@ impl Gateway {
     /// only queue.
     #[must_use]
     pub fn backlog_of(&self, class: Option<ClassId>, direction: Direction) -> Backlog {
-        let link = &self.links[direction.index()];
+        let link = self.egress[direction.index()].link();
         let leaf = link.leaf(class);
         link.classes().map_or_else(|| link.backlog(), |classes| classes.backlog(leaf))
     }
@@ -185,20 +198,20 @@ impl Gateway {
     /// may pass between two parts, and the caller has to [`sort`](FlowSurvey::sort) the survey.
     #[must_use]
     pub fn survey_flows(&self, now: Time, survey: &mut FlowSurvey) -> bool {
-        if let Some(flows) = self.flows.some(survey.at, FLOWS) {
+        if let Some(flows) = self.sorter.flows().some(survey.at, FLOWS) {
             survey.at += number(FLOWS);
             for (id, flow) in flows {
                 let ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
                 ways.for_each(|way| {
-                    survey.add(now, (id, flow), self.flows.outer(flow, way), way);
+                    survey.add(now, (id, flow), self.sorter.flows().outer(flow, way), way);
                 });
             }
             return true;
         }
         for _ in 0..SLICE {
             let Some((id, way)) = survey.next() else { return false };
-            if let Some(flow) = self.flows.get(id).filter(|flow| flow.packets(way) > 0)
-                && survey.is_new(flow, self.flows.outer(flow, way), way)
+            if let Some(flow) = self.sorter.flows().get(id).filter(|flow| flow.packets(way) > 0)
+                && survey.is_new(flow, self.sorter.flows().outer(flow, way), way)
             {
                 survey.reports.push(self.flow_report(now, id, flow, way));
             }
@@ -210,11 +223,11 @@ impl Gateway {
     /// and those of them that the policies in force have classified. `None` after the last part.
     #[must_use]
     pub fn classified(&self, now: Time, span: Duration, part: u32) -> Option<[u32; 2]> {
-        let flows = self.flows.some(part.checked_mul(number(FLOWS))?, FLOWS)?;
+        let flows = self.sorter.flows().some(part.checked_mul(number(FLOWS))?, FLOWS)?;
         let live = flows.filter(|(_, flow)| flow.idle(now) <= span);
         let by_these = |flow: &Flow| {
             let mut ways = Direction::BOTH.into_iter().filter(|way| flow.packets(*way) > 0);
-            ways.any(|way| flow.handle(way).generation == self.generation)
+            ways.any(|way| self.sorter.is_current(flow.handle(way)))
         };
         Some(live.fold([0, 0], |[live, current], (_, flow)| {
             [live + 1, current + u32::from(by_these(flow))]
@@ -225,14 +238,14 @@ impl Gateway {
     pub(super) fn held(&self) -> u32 {
         let inside = |it: &Aggregate| it.backlog().packets + it.acks().packets;
         let aggregates = self.aggregates.in_order().map(inside);
-        let links = self.links.iter().map(|link| link.backlog().packets);
-        let trunks = self.trunks.iter().flat_map(|it| it.iter()).map(|it| it.backlog().packets);
+        let links = self.egress.iter().map(|egress| egress.link().backlog().packets);
+        let trunks = self.egress.iter().map(Egress::packets_at_trunks);
         aggregates.chain(links).chain(trunks).sum()
     }
 
     /// The tunnels around `flow` in `direction`, outermost first.
     fn tunnels_of(&self, flow: &Flow, direction: Direction) -> Vec<TunnelReport> {
-        let outer = self.flows.outer(flow, direction);
+        let outer = self.sorter.flows().outer(flow, direction);
         let report = |tunnel: &Tunnel| {
             let [src, dst] = show(&tunnel.key);
             let vlan = Some(tunnel.vlan).filter(is_tag);
@@ -243,7 +256,7 @@ impl Gateway {
 
     /// The VLANs of `flow` in `direction`, outermost first.
     fn vlans_of(&self, flow: &Flow, direction: Direction) -> Vec<u16> {
-        let second = self.flows.outer(flow, direction).map(|outer| outer.second_vlan);
+        let second = self.sorter.flows().outer(flow, direction).map(|outer| outer.second_vlan);
         let tags = [Some(flow.packet(direction).vlan), second];
         tags.into_iter().flatten().filter(is_tag).collect()
     }
@@ -286,15 +299,13 @@ impl Gateway {
         let shared = aggregate.is_some_and(|it| it.is_shared(handle.member));
         let policy = (bytes, Limit::Policy { bytes, shared });
 
-        // Trunks carry the upward direction only.
-        let exit = self.aggregates.exit(handle.aggregate).trunk;
-        let trunk = exit.filter(|_| aggregate.is_some() && direction == Direction::Up);
-        let at = trunk.zip(self.trunks.as_deref());
+        let trunk = aggregate.and_then(|_| self.aggregates.route(handle.aggregate).trunk);
+        let at = trunk.zip(self.egress[direction.index()].trunks());
         let at = at.map(|(trunk, trunks)| (trunks.bytes_of(trunk, id).0, trunks.name(trunk)));
         let (bytes, name) = at.unwrap_or_default();
         let trunk = (bytes, Limit::Trunk { name: name.to_owned(), bytes });
 
-        let (link, class) = (&self.links[direction.index()], flow.class(direction));
+        let (link, class) = (self.egress[direction.index()].link(), flow.class(direction));
         let bytes = link.bytes_of(class, id).0 + link.next_of(&self.pool, id).0;
         let limit = match link.classes() {
             Some(classes) => Limit::Class { name: classes.name(class), bytes },

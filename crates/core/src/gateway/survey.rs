@@ -335,7 +335,7 @@ fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
         let Inside { waiting, drops, parent, .. } = inside[crate::packet::slot(number)];
         let Some(above) = parent else { continue };
         let Some(sum) = inside.get_mut(crate::packet::slot(above)) else { continue };
-        sum.waiting = super::classes::plus(sum.waiting, waiting);
+        sum.waiting = super::egress::plus(sum.waiting, waiting);
         sum.drops += drops;
         sum.parts -= 1;
         if sum.parts == 0 {

@@ -11,7 +11,7 @@ impl Gateway {
     /// Updates flow `of` from the headers of its packet `id`. Triggers the aggregates that may send
     /// because of it.
     pub(super) fn track(&mut self, now: Time, direction: Direction, of: FlowId, id: &PacketId) {
-        let (packet, flow) = (&mut self.pool[id], &mut self.flows[of]);
+        let (packet, flow) = (&mut self.pool[id], self.sorter.flow_mut(of));
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {
             return;

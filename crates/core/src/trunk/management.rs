@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::packet::{describe, network_len};
-use super::probe::{Arrival, Egress, Probe, Reason};
+use super::probe::{Arrival, Probe, Reason, TrunkOutput};
 use super::tunnel::Tunnel;
 use super::weight::rounded;
 use super::{Config, Counts, Probing, State};
@@ -159,7 +159,7 @@ impl Probe for Managements {
         }
     }
 
-    fn transmit(&mut self, to: &mut Egress<'_, '_>, tunnel: &mut Tunnel) -> bool {
+    fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, tunnel: &mut Tunnel) -> bool {
         let Some(at) = self.turn else { return false };
         let (now, backlogged) = (to.cx.now, !tunnel.is_empty());
         let connection = &mut self.connections[at];

@@ -38,7 +38,7 @@ pub(super) trait Probe: Send {
     fn on_sent(&mut self, now: Time, packet: &Packet, takes: u64, reason: Reason);
 
     /// Sends at most one packet of the probe itself. Returns whether to ask [`may_send`](Self::may_send) again.
-    fn transmit(&mut self, to: &mut Egress<'_, '_>, tunnel: &mut Tunnel) -> bool;
+    fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, tunnel: &mut Tunnel) -> bool;
 
     /// The pump has ended.
     fn settle(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
@@ -110,13 +110,13 @@ pub(super) enum Reason {
 /// Answers the probe of the other end.
 pub(super) trait Receiver: Send {
     /// A packet of connection `number` from the other end.
-    fn handle(&mut self, to: &mut Egress<'_, '_>, number: u16, packet: PacketId);
+    fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId);
 
     /// A user packet from the other end passes this gateway.
-    fn watch(&mut self, _to: &mut Egress<'_, '_>, _packet: &PacketId) {}
+    fn watch(&mut self, _to: &mut TrunkOutput<'_, '_>, _packet: &PacketId) {}
 
     /// Sends answers whose time has come.
-    fn turn(&mut self, _to: &mut Egress<'_, '_>) {}
+    fn turn(&mut self, _to: &mut TrunkOutput<'_, '_>) {}
 
     /// Latest time for the next call of [`turn`](Self::turn).
     fn poll_timeout(&self) -> Option<Time> {
@@ -125,13 +125,13 @@ pub(super) trait Receiver: Send {
 }
 
 /// Destination of departing packets, with its counters.
-pub(super) struct Egress<'a, 'b> {
+pub(super) struct TrunkOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
     pub(super) counts: &'a mut Counts,
     pub(super) out: &'a mut Fifo,
 }
 
-impl Egress<'_, '_> {
+impl TrunkOutput<'_, '_> {
     /// Sends a packet that this end made. Returns false if the packet pool is full.
     pub(super) fn make(&mut self, packet: Packet, segment: &Segment) -> bool {
         let Some(id) = self.cx.pool.insert(packet) else { return false };

@@ -4,7 +4,7 @@
 
 use super::Trunk;
 use super::packet::network_len;
-use super::probe::{Egress, Reason};
+use super::probe::{Reason, TrunkOutput};
 use crate::packet::Fifo;
 use crate::{Cx, PacketId};
 
@@ -22,7 +22,7 @@ impl Trunk {
             if !passing {
                 self.send_share(cx, out);
             }
-            let mut to = Egress { cx, counts: &mut self.counts, out };
+            let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
             if !self.probe.transmit(&mut to, &mut self.tunnel) {
                 break;
             }

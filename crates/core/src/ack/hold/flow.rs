@@ -46,7 +46,8 @@ pub(in crate::ack) struct Flow {
     /// Shortest round trips to the sender and to the receiver, in microseconds. Zero if unknown.
     near_us: u32,
     far_us: u32,
-    /// Tick of the last request to its sender, or of the first data after a pause. Zero: never.
+    /// Tick of the last request to its sender that followed data, or of the first data after a pause. Zero:
+    /// never.
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
@@ -65,6 +66,8 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
+/// No data has come since the request at `heard`.
+const ASKED: u16 = 8;
 /// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
@@ -224,7 +227,8 @@ impl Flow {
         self.hear(now, packet, tcp);
         self.carried = self.carried.saturating_add(tcp.payload);
         if tcp.payload > 0 {
-            self.marks = self.marks & !AGAIN | if packet.seen_before { AGAIN } else { 0 };
+            self.marks &= !(AGAIN | ASKED);
+            self.marks |= if packet.seen_before { AGAIN } else { 0 };
             if before(self.sent, tcp.end_seq()) {
                 self.sent = tcp.end_seq();
             }

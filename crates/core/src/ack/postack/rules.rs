@@ -136,7 +136,7 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let within = if queue.others { WITHIN_OTHERS } else { WITHIN };
+        let within = if queue.others > 0 { WITHIN_OTHERS } else { WITHIN };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());

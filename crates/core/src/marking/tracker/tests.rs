@@ -66,9 +66,7 @@ impl Gateway {
     fn up(&mut self, millis: u64, mut packet: Packet) -> bool {
         self.now = Time::from_millis(millis);
         let (table, now, direction) = (&mut self.table, self.now, Direction::Up);
-        let id = *self
-            .id
-            .get_or_insert_with(|| table.insert(now, &packet, direction, |_, _| false).unwrap().id);
+        let id = *self.id.get_or_insert_with(|| table.insert(now, &packet, direction).unwrap().id);
         self.table[id].on_arrival(now, &mut packet, direction);
         self.table[id].on_departure(now, &packet, direction);
         let seen = Sighting { now, packet: &packet, direction, flow: Some(&self.table[id]) };

@@ -6,7 +6,7 @@ use crate::packet::{FlowKey, TcpSegment};
 use crate::random::Random;
 use crate::trunk::Config;
 use crate::trunk::packet::{Frame, describe, network_len};
-use crate::trunk::probe::{self, Egress};
+use crate::trunk::probe::{self, TrunkOutput};
 use crate::{Packet, PacketId, Time};
 
 /// The receiving end of a trunk with epochs.
@@ -54,13 +54,13 @@ impl Receiver {
 }
 
 impl probe::Receiver for Receiver {
-    fn handle(&mut self, to: &mut Egress<'_, '_>, _number: u16, packet: PacketId) {
+    fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, _number: u16, packet: PacketId) {
         if let Some(segment) = to.take_in(packet) {
             self.set_spacing(&segment.header);
         }
     }
 
-    fn watch(&mut self, to: &mut Egress<'_, '_>, packet: &PacketId) {
+    fn watch(&mut self, to: &mut TrunkOutput<'_, '_>, packet: &PacketId) {
         let packet = to.cx.pool[packet];
         for frame in frames(&packet) {
             if let Some(ack) = self.count(to.cx.now, &frame) {

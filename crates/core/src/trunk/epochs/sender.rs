@@ -15,7 +15,7 @@ use crate::packet::{FlowKey, TcpSegment};
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::trunk::packet::{Frame, describe, network_len};
-use crate::trunk::probe::{Arrival, Egress, Probe, Reason};
+use crate::trunk::probe::{Arrival, Probe, Reason, TrunkOutput};
 use crate::trunk::tunnel::Tunnel;
 use crate::trunk::{Config, Counts, State};
 use crate::{Bytes, Packet, Rate, Time};
@@ -202,7 +202,7 @@ impl Probe for Epochs {
     }
 
     /// Sends the spacing to the other end if that has to know it.
-    fn transmit(&mut self, to: &mut Egress<'_, '_>, _tunnel: &mut Tunnel) -> bool {
+    fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, _tunnel: &mut Tunnel) -> bool {
         if std::mem::take(&mut self.tell) {
             self.told = Some(to.cx.now);
             let segment = ask_for(self.spacing);

@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::tcp::{self, Connection, Event};
 use crate::trunk::Config;
 use crate::trunk::packet::{Frame, describe};
-use crate::trunk::probe::{self, Egress};
+use crate::trunk::probe::{self, TrunkOutput};
 use crate::{PacketId, Time};
 
 /// The receiving ends of all management connections of a trunk.
@@ -57,7 +57,7 @@ impl Receiver {
 }
 
 impl probe::Receiver for Receiver {
-    fn handle(&mut self, to: &mut Egress<'_, '_>, number: u16, packet: PacketId) {
+    fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId) {
         let frame = self.frame.unwrap_or_else(|| Frame::of(&to.cx.pool[&packet]));
         let segment = to.take_in(packet);
         let (Some(segment), Some(end)) = (segment, self.ends.get_mut(usize::from(number))) else {
@@ -79,7 +79,7 @@ impl probe::Receiver for Receiver {
         self.due = self.earliest();
     }
 
-    fn turn(&mut self, to: &mut Egress<'_, '_>) {
+    fn turn(&mut self, to: &mut TrunkOutput<'_, '_>) {
         for end in &mut self.ends {
             end.answer(to, self.dscp);
         }
@@ -93,7 +93,7 @@ impl probe::Receiver for Receiver {
 
 impl End {
     /// Sends the ACKs that TCP has ready.
-    fn answer(&mut self, to: &mut Egress<'_, '_>, dscp: u8) {
+    fn answer(&mut self, to: &mut TrunkOutput<'_, '_>, dscp: u8) {
         let Some(tcp) = &mut self.tcp else { return };
         while let Some(event) = tcp.poll_event() {
             if event == Event::Readable {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, ENDED, Flow, PAUSED};
+use super::{AGAIN, ASKED, EDGE, ENDED, Flow, PAUSED};
 use crate::Time;
 use crate::ack::gate::lasts;
 use crate::flow::{before, ticks};
@@ -20,9 +20,25 @@ const PAUSE: Duration = Duration::from_millis(200);
 const ANSWER: u32 = 65_535;
 
 impl Flow {
-    /// Notes that an ACK that requests data departed.
+    /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
     pub(in crate::ack) fn asked(&mut self, now: Time) {
-        self.heard = ticks(now).max(1);
+        if self.marks & ASKED == 0 {
+            self.heard = ticks(now).max(1);
+        }
+        let left =
+            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
+        if self.marks & EDGE == 0 || left >= self.mss {
+            self.marks |= ASKED;
+        }
+    }
+
+    /// Returns `true` if its sender has left a request unanswered for longer than credit lasts, although its
+    /// receiver's window has room. It has no data, or its congestion window is full: its ACKs request nothing.
+    /// BBR drains its window like this in each ProbeRTT phase.
+    pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
+        let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
+        let waits = self.marks & ASKED != 0 && self.near_us != 0;
+        waits && before(self.heard.wrapping_add(lasts), ticks(now))
     }
 
     /// Returns `true` if its sender has sent at most 64 KiB since a pause. An application's request caused
@@ -63,7 +79,7 @@ impl Flow {
         if tcp.payload > 0 && !packet.seen_before {
             if self.has_paused(now) {
                 (self.marks, self.since) = (self.marks | PAUSED, tcp.seq);
-                self.asked(now);
+                self.heard = ticks(now).max(1);
             } else if before(self.since.wrapping_add(ANSWER), tcp.end_seq()) {
                 self.marks &= !PAUSED;
             }
@@ -125,6 +141,22 @@ mod tests {
         assert!(!flow.is_answering());
         flow.near_us = 0;
         assert!(!flow.has_paused(Time::from_millis(2_000)));
+    }
+
+    /// Kills: silence that data does not end; silence counted from the last request instead of the first.
+    /// Kills: silence of a sender that may not send.
+    #[test]
+    fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
+        let mut flow = after(20);
+        [1_100, 1_125].iter().for_each(|ms| flow.asked(Time::from_millis(*ms)));
+        assert!(!flow.is_silent(Time::from_millis(1_128)));
+        assert!(flow.is_silent(Time::from_millis(1_134)));
+        comes(&mut flow, 1_135, 3_000);
+        assert!(!flow.is_silent(Time::from_millis(1_200)));
+        // A window without room.
+        (flow.marks, flow.right) = (flow.marks | EDGE, 3_100);
+        flow.asked(Time::from_millis(1_200));
+        assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
     /// Kills: a pause that is never seen, never ends, or ends with the first request.

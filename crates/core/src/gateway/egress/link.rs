@@ -1,12 +1,12 @@
-//! The egress of one direction: the rate of the access link, and its queue or classes.
+//! The access link in one direction: its rate, and its queue or classes.
 
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
-use super::{GatewayConfig, Overhead};
 use crate::ack::{Ahead, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
+use crate::gateway::{GatewayConfig, Overhead};
 use crate::marking::{Marker, Marks};
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Which};
 use crate::policy::{Class, ClassSet};
@@ -14,8 +14,8 @@ use crate::qdisc::Backlog;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
-/// The egress of one direction.
-pub(super) struct Link {
+/// The access link in one direction.
+pub(in crate::gateway) struct Link {
     direction: Direction,
     /// Permits departures. `None` if the link has no rate.
     balance: Option<Balance>,
@@ -33,7 +33,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
+    pub(in crate::gateway) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
         let rate = config.rate[direction.index()];
         let balance = rate.map(|rate| Balance::new(rate, &config.overhead, now));
         let queue = queue(config, direction, rate);
@@ -51,7 +51,7 @@ impl Link {
 
     /// Puts the classes of `set` in force at the link. Packets that no longer have a queue are appended to
     /// `displaced`, for the caller to enqueue again. Returns the old classes if the link has none any more.
-    pub(super) fn share(
+    pub(in crate::gateway) fn share(
         &mut self,
         cx: &mut Cx<'_>,
         set: &ClassSet,
@@ -81,7 +81,7 @@ impl Link {
     /// Begins to put the classes of `set` in force. The caller then adds or changes each class
     /// separately. If the link had no classes, all packets wait at the class `default` meanwhile.
     /// If the set has none, only `default` remains until the link is [closed](Self::close).
-    pub(super) fn begin_change(
+    pub(in crate::gateway) fn begin_change(
         &mut self,
         cx: &mut Cx<'_>,
         set: &ClassSet,
@@ -110,36 +110,40 @@ impl Link {
 
     /// Removes the remaining classes. Their packets are appended to `displaced`. Takes time in
     /// proportion to these packets and classes.
-    pub(super) fn close(&mut self, cx: &mut Cx<'_>, displaced: &mut Fifo) -> Option<Box<Classes>> {
+    pub(in crate::gateway) fn close(
+        &mut self,
+        cx: &mut Cx<'_>,
+        displaced: &mut Fifo,
+    ) -> Option<Box<Classes>> {
         let mut gone = self.classes.take()?;
         gone.clear_named(cx, displaced);
         Some(gone)
     }
 
     /// The class called `name`.
-    pub(super) fn class(&self, name: &str) -> Option<ClassId> {
+    pub(in crate::gateway) fn class(&self, name: &str) -> Option<ClassId> {
         self.classes.as_ref()?.find(name)
     }
 
     /// The leaf class at which packets of `class` wait. `None`: packets whose policy names no
     /// class.
     #[inline]
-    pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
+    pub(in crate::gateway) fn leaf(&self, class: Option<ClassId>) -> ClassId {
         self.classes.as_ref().map_or(ClassId::ROOT, |classes| classes.leaf(class))
     }
 
     /// The classes of the link.
-    pub(super) fn classes(&self) -> Option<&Classes> {
+    pub(in crate::gateway) fn classes(&self) -> Option<&Classes> {
         self.classes.as_deref()
     }
 
     /// The classes of the link, for changes.
-    pub(super) fn classes_mut(&mut self) -> Option<&mut Classes> {
+    pub(in crate::gateway) fn classes_mut(&mut self) -> Option<&mut Classes> {
         self.classes.as_deref_mut()
     }
 
     /// The marking at `leaf`, if there is one.
-    pub(super) fn marker(&self, leaf: ClassId) -> Option<&Marker> {
+    pub(in crate::gateway) fn marker(&self, leaf: ClassId) -> Option<&Marker> {
         match &self.classes {
             Some(classes) => classes.marker(leaf),
             None => Some(self.queue.marked()?.marker()),
@@ -147,12 +151,12 @@ impl Link {
     }
 
     /// Packets marked and dropped by the marking of the link's queue or of the shared buffer, if there is one.
-    pub(super) fn marks(&self) -> Option<Marks> {
+    pub(in crate::gateway) fn marks(&self) -> Option<Marks> {
         Some(self.whole_marker()?.marks())
     }
 
     /// The marking of the link's queue or of the shared buffer, if there is one.
-    pub(super) fn whole_marker(&self) -> Option<&Marker> {
+    pub(in crate::gateway) fn whole_marker(&self) -> Option<&Marker> {
         match &self.classes {
             Some(classes) => classes.shared_marker(),
             None => Some(self.queue.marked()?.marker()),
@@ -160,7 +164,13 @@ impl Link {
     }
 
     /// Shows `packet` of `flow`, which is going to be queued at `leaf`, to the marking there.
-    pub(super) fn sight(&mut self, now: Time, leaf: ClassId, packet: &Packet, flow: Option<&Flow>) {
+    pub(in crate::gateway) fn sight(
+        &mut self,
+        now: Time,
+        leaf: ClassId,
+        packet: &Packet,
+        flow: Option<&Flow>,
+    ) {
         match (&self.balance, &mut self.classes) {
             (None, _) => {}
             (Some(_), Some(classes)) => classes.sight(now, leaf, packet, flow),
@@ -173,7 +183,13 @@ impl Link {
     }
 
     /// Shows `ack`, which departs to the sender of `flow`, to the marking at `leaf`.
-    pub(super) fn acknowledge(&mut self, now: Time, leaf: ClassId, ack: &Packet, flow: &Flow) {
+    pub(in crate::gateway) fn acknowledge(
+        &mut self,
+        now: Time,
+        leaf: ClassId,
+        ack: &Packet,
+        flow: &Flow,
+    ) {
         match (&self.balance, &mut self.classes) {
             (None, _) => {}
             (Some(_), Some(classes)) => classes.acknowledge(now, leaf, ack, flow),
@@ -186,7 +202,7 @@ impl Link {
     }
 
     /// Lets the marking at `leaf` forget `flow`.
-    pub(super) fn forget(&mut self, leaf: ClassId, flow: FlowId) {
+    pub(in crate::gateway) fn forget(&mut self, leaf: ClassId, flow: FlowId) {
         match &mut self.classes {
             Some(classes) => classes.forget(leaf, flow),
             None => {
@@ -201,7 +217,7 @@ impl Link {
     ///
     /// If buffers are scarce, the packet is dropped unless the queue is empty. This leaves buffers
     /// for the other direction.
-    pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+    pub(in crate::gateway) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         if self.balance.is_none() {
             self.next.push(cx.pool, packet);
             return;
@@ -218,17 +234,22 @@ impl Link {
 
     /// Returns `true` if the link has a rate.
     #[inline]
-    pub(super) const fn keeps_rate(&self) -> bool {
+    pub(in crate::gateway) const fn keeps_rate(&self) -> bool {
         self.balance.is_some()
     }
 
     /// Returns `true` if super-packets are cut into frames, as each would occupy the link for long.
-    pub(super) fn wants_frames(&self) -> bool {
+    pub(in crate::gateway) fn wants_frames(&self) -> bool {
         self.balance.as_ref().is_some_and(|balance| balance.rate() < WHOLE)
     }
 
     /// Enqueues a packet of control traffic that `source` has sent.
-    pub(super) fn push_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+    pub(in crate::gateway) fn push_control(
+        &mut self,
+        cx: &mut Cx<'_>,
+        source: Member,
+        packet: PacketId,
+    ) {
         let Some(balance) = &self.balance else { return self.next.push(cx.pool, packet) };
         let make = || Box::new(Control::new(self.direction, self.seed, balance.rate(), cx.now));
         let control = self.control.get_or_insert_with(make);
@@ -239,13 +260,13 @@ impl Link {
     }
 
     /// The control traffic. `None` before its first packet.
-    pub(super) fn control(&self) -> Option<&Control> {
+    pub(in crate::gateway) fn control(&self) -> Option<&Control> {
         self.control.as_deref()
     }
 
     /// Queues all packets that a swap of policies releases, behind the packets that wait here.
     /// Later packets follow them. Only for a link without classes.
-    pub(super) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
+    pub(in crate::gateway) fn take_over(&mut self, cx: &mut Cx<'_>, mut more: Fifo) {
         if more.packets() == 0 {
             return;
         }
@@ -259,7 +280,7 @@ impl Link {
     }
 
     /// The queue at `leaf`, as ACK control sees it.
-    pub(super) fn ahead(&self, leaf: ClassId) -> Ahead {
+    pub(in crate::gateway) fn ahead(&self, leaf: ClassId) -> Ahead {
         let Some(balance) = &self.balance else { return Ahead::default() };
         match &self.classes {
             Some(classes) => classes.ahead(leaf, balance.rate()),
@@ -268,7 +289,7 @@ impl Link {
     }
 
     /// Frame bytes of `flow` in the queue of its class `leaf`, without the packet that departs next.
-    pub(super) fn bytes_of(&self, leaf: ClassId, flow: FlowId) -> Bytes {
+    pub(in crate::gateway) fn bytes_of(&self, leaf: ClassId, flow: FlowId) -> Bytes {
         match &self.classes {
             Some(classes) => classes.bytes_of(leaf, flow),
             None => self.queue.bytes_of(flow),
@@ -276,14 +297,14 @@ impl Link {
     }
 
     /// Frame bytes of the packet that departs next, if it belongs to `flow`.
-    pub(super) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
+    pub(in crate::gateway) fn next_of(&self, pool: &PacketPool, flow: FlowId) -> Bytes {
         let next = self.next.peek(pool).filter(|packet| packet.flow == flow);
         next.map_or(Bytes::ZERO, |packet| Bytes(packet.len.into()))
     }
 
     /// Moves packets queued as untracked to `flow` if `which` selects them. Its class is `leaf`.
     /// Returns `true` if there were any.
-    pub(super) fn give_back(
+    pub(in crate::gateway) fn give_back(
         &mut self,
         pool: &mut PacketPool,
         leaf: ClassId,
@@ -299,7 +320,7 @@ impl Link {
 
     /// Removes the packet that departs now.
     #[inline]
-    pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+    pub(in crate::gateway) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         if self.balance.is_some() && !self.take(cx) {
             return None;
         }
@@ -321,7 +342,7 @@ impl Link {
 
     /// Earliest time at which [`pop`](Self::pop) has a packet. `None` if the link is idle.
     #[inline]
-    pub(super) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
+    pub(in crate::gateway) fn ready_at(&mut self, cx: &mut Cx<'_>) -> Option<Time> {
         if self.balance.is_none() {
             return (self.next.packets() > 0).then_some(cx.now);
         }
@@ -344,7 +365,12 @@ impl Link {
     }
 
     /// Changes the rate and the overhead. Queued packets stay.
-    pub(super) fn set_rate(&mut self, cx: &mut Cx<'_>, rate: Option<Rate>, overhead: &Overhead) {
+    pub(in crate::gateway) fn set_rate(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rate: Option<Rate>,
+        overhead: &Overhead,
+    ) {
         if let Some(rate) = rate {
             self.queue.set_rate(rate);
         }
@@ -365,7 +391,7 @@ impl Link {
 
     /// Replaces the queue by the one in `config`. Waiting packets keep their order within a flow. The new
     /// queue may have no room for all of them.
-    pub(super) fn set_queue(&mut self, cx: &mut Cx<'_>, config: &GatewayConfig) {
+    pub(in crate::gateway) fn set_queue(&mut self, cx: &mut Cx<'_>, config: &GatewayConfig) {
         let mut waiting = Fifo::new();
         self.empty(cx, &mut waiting);
         let rate = self.balance.as_ref().map(Balance::rate);
@@ -377,7 +403,7 @@ impl Link {
 
     /// Removes the rate. All waiting packets depart at once, in the order of the queues, and later packets
     /// never wait.
-    pub(super) fn open(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::gateway) fn open(&mut self, cx: &mut Cx<'_>) {
         self.balance = None;
         if let Some(mut control) = self.control.take() {
             while let Some(packet) = control.pop(cx) {
@@ -400,13 +426,13 @@ impl Link {
     }
 
     /// Backlog of the link, classes included. Takes time in proportion to the number of classes.
-    pub(super) fn backlog(&self) -> Backlog {
+    pub(in crate::gateway) fn backlog(&self) -> Backlog {
         let classes = self.classes.as_ref().and_then(|it| it.waiting(0, usize::MAX));
         plus(self.beside_classes(), classes.unwrap_or_default())
     }
 
     /// Backlog of the link without its classes: the queue, control traffic, and packets that depart next.
-    pub(super) fn beside_classes(&self) -> Backlog {
+    pub(in crate::gateway) fn beside_classes(&self) -> Backlog {
         let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
         let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
         let lines = [line(&self.rest), line(&self.next)];

@@ -8,16 +8,16 @@ use std::num::NonZeroU16;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::Gateway;
+use super::{Egress, EgressQueue, Upstream};
 use crate::ack::{Ahead, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
-use crate::trunk::{Arriving, Report, Trunk, Wire};
+use crate::packet::{Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
+use crate::trunk::{Arriving, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// The trunks that terminate here.
-pub(super) struct Trunks {
+pub(in crate::gateway) struct Trunks {
     /// In the order of the configuration.
     places: Vec<Place>,
     /// User packets of at least one trunk depart in datagrams.
@@ -49,10 +49,10 @@ struct Carrier {
 
 /// A trunk of the gateway.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct TrunkId(u32);
+pub(in crate::gateway) struct TrunkId(u32);
 
 impl TrunkId {
-    pub(super) const fn index(self) -> usize {
+    pub(in crate::gateway) const fn index(self) -> usize {
         Member(self.0).index()
     }
 }
@@ -74,32 +74,37 @@ impl Trunks {
     }
 
     /// The trunk called `name`.
-    pub(super) fn find(&self, name: &str) -> Option<TrunkId> {
+    pub(in crate::gateway) fn find(&self, name: &str) -> Option<TrunkId> {
         let mut all = (0..).map(TrunkId).zip(self.iter());
         all.find(|(_, it)| it.config().name == name).map(|it| it.0)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Trunk> {
+    pub(in crate::gateway) fn iter(&self) -> impl Iterator<Item = &Trunk> {
         self.places.iter().map(|it| &it.trunk)
     }
 
+    /// Number of trunks.
+    pub(super) const fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// Frame bytes of `flow` in the queue of a trunk.
-    pub(super) fn bytes_of(&self, id: TrunkId, flow: FlowId) -> Bytes {
+    pub(in crate::gateway) fn bytes_of(&self, id: TrunkId, flow: FlowId) -> Bytes {
         self.places[id.index()].trunk.bytes_of(flow)
     }
 
     /// Name of a trunk.
-    pub(super) fn name(&self, id: TrunkId) -> &str {
+    pub(in crate::gateway) fn name(&self, id: TrunkId) -> &str {
         &self.places[id.index()].trunk.config().name
     }
 
     /// The tunnel queue of a trunk, as ACK control sees it.
-    pub(super) fn ahead(&self, id: TrunkId) -> Ahead {
+    pub(in crate::gateway) fn ahead(&self, id: TrunkId) -> Ahead {
         self.places[id.index()].trunk.ahead()
     }
 
     /// Moves packets queued as untracked at a trunk to `flow`, if `which` selects them.
-    pub(super) fn give_back(
+    pub(in crate::gateway) fn give_back(
         &mut self,
         pool: &mut PacketPool,
         id: TrunkId,
@@ -111,12 +116,12 @@ impl Trunks {
     }
 
     /// Returns `true` if the timeout of a trunk may have expired.
-    pub(super) const fn is_due(&self, now: Time) -> bool {
+    pub(in crate::gateway) const fn is_due(&self, now: Time) -> bool {
         self.due.nanos() <= now.nanos()
     }
 
     /// Earliest timeout of a trunk.
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(in crate::gateway) fn next(&self) -> Option<Time> {
         (self.due < Time::MAX).then_some(self.due)
     }
 
@@ -172,93 +177,90 @@ impl Trunks {
     }
 }
 
-impl Gateway {
-    /// Hands packets that the aggregate in `slot` released to its trunk, or to the link.
-    pub(super) fn leave(&mut self, now: Time, direction: Direction, slot: u32, mut out: Fifo) {
-        let Some(id) = self.aggregates.exit(slot).trunk else {
-            return self.send(now, direction, self.aggregates.class(slot), out);
-        };
-        while let Some(packet) = out.pop(&self.pool) {
-            if stays_here(&self.pool, &packet) {
-                self.send_one(now, direction, self.aggregates.class(slot), packet);
-                continue;
-            }
-            self.pool[&packet].member = line(self.pool[&packet].flow);
-            self.call_trunk(now, id, |trunk, cx, out| trunk.send(cx, packet, out));
-        }
-    }
-
-    /// Hands `id` to the trunk at which it terminates. Returns `id` if there is none. A trunk may
-    /// watch packets that its other end has sent.
-    pub(super) fn end_at_trunk(
+impl Egress {
+    /// Hands `id`, which arrives from the WAN, to the trunk at which it terminates. Returns `id` if
+    /// there is none. A trunk may watch packets that its other end has sent.
+    pub(in crate::gateway) fn end_at_trunk(
         &mut self,
-        now: Time,
-        direction: Direction,
+        up: &mut Upstream<'_>,
         id: PacketId,
     ) -> Option<PacketId> {
-        let trunks = self.trunks.as_ref().filter(|_| direction == Direction::Down);
-        let key = self.pool.outermost(&id);
-        match trunks.and_then(|it| it.arriving.get(&key)) {
-            Some(&(trunk, what)) => {
-                self.call_trunk(now, trunk, |it, cx, out| it.handle(cx, what, id, out));
-                None
-            }
-            None => {
-                let dscp = self.pool[&id].dscp;
-                let watching = trunks.and_then(|it| it.watching.iter().find(|it| it.0 == dscp));
-                if let Some(&(_, trunk)) = watching {
-                    self.call_trunk(now, trunk, |it, cx, out| it.watch(cx, &id, out));
-                }
-                Some(id)
-            }
+        let Some(trunks) = &self.trunks else { return Some(id) };
+        let key = up.cx.pool.outermost(&id);
+        if let Some(&(trunk, what)) = trunks.arriving.get(&key) {
+            self.call_trunk(up, trunk, |it, cx, out| it.handle(cx, what, id, out));
+            return None;
         }
+        let dscp = up.cx.pool[&id].dscp;
+        if let Some(&(_, trunk)) = trunks.watching.iter().find(|it| it.0 == dscp) {
+            self.call_trunk(up, trunk, |it, cx, out| it.watch(cx, &id, out));
+        }
+        Some(id)
+    }
+
+    /// Returns `true` if the timeout of a trunk may have expired.
+    #[inline]
+    pub(in crate::gateway) fn trunks_are_due(&self, now: Time) -> bool {
+        self.trunks.as_ref().is_some_and(|trunks| trunks.is_due(now))
     }
 
     /// Calls each trunk whose timeout has expired.
     #[inline(never)]
-    pub(super) fn turn_trunks(&mut self, now: Time) {
-        while let Some(id) = self.trunks.as_mut().and_then(|it| it.next_due(now)) {
-            self.call_trunk(now, id, Trunk::turn);
+    pub(in crate::gateway) fn turn_trunks(&mut self, up: &mut Upstream<'_>) {
+        while let Some(id) = self.trunks.as_mut().and_then(|it| it.next_due(up.cx.now)) {
+            self.call_trunk(up, id, Trunk::turn);
+        }
+    }
+
+    /// Releases all packets that wait at trunks.
+    pub(in crate::gateway) fn flush_trunks(&mut self, up: &mut Upstream<'_>) {
+        let all = self.trunks.as_ref().map_or(0, |it| it.len());
+        for id in (0..).map(TrunkId).take(all) {
+            self.call_trunk(up, id, Trunk::flush);
         }
     }
 
     /// Calls a trunk. Packets that it releases are sent to the link.
-    fn call_trunk(
+    pub(super) fn call_trunk(
         &mut self,
-        now: Time,
+        up: &mut Upstream<'_>,
         id: TrunkId,
         what: impl FnOnce(&mut Trunk, &mut Cx<'_>, &mut Fifo),
     ) {
         let Some(trunks) = &mut self.trunks else { return };
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        let mut out = trunks.call(&mut cx, id, what);
+        let mut out = trunks.call(&mut up.cx, id, what);
         let carrier = trunks.carrier(id);
         let mut governed = false;
-        while let Some(packet) = out.pop(&self.pool) {
-            let described = &mut self.pool[&packet];
+        while let Some(packet) = out.pop(up.cx.pool) {
+            let described = &mut up.cx.pool[&packet];
             described.cost = match &carrier {
                 Some(it) if described.kind != Kind::Made => {
                     described.carried = it.number;
                     let longer = it.wire.longer(it.local, described);
                     let offset = it.wire.network_offset().unwrap_or(described.network_offset);
-                    self.config.overhead.charge_carried(described, longer, offset)
+                    self.overhead.charge_carried(described, longer, offset)
                 }
-                _ => self.config.overhead.charge(described),
+                _ => self.overhead.charge(described),
             };
             governed |= described.is_controlled();
-            let class = self.class_from_trunk(id, &packet);
-            self.send_one(now, Direction::Up, class, packet);
+            let class = self.class_from_trunk(up, id, &packet);
+            self.send(up, class, packet);
         }
-        if governed && self.places[Direction::Up.index()].is_waited_for() {
-            self.made_room_at_trunk(now, id);
+        if governed {
+            self.made_room(EgressQueue::Trunk(id));
         }
     }
 
     /// The class of a packet from a trunk: the class of its policy. A packet that the trunk made
     /// has the class of the user packet before it.
-    fn class_from_trunk(&mut self, id: TrunkId, packet: &PacketId) -> Option<ClassId> {
-        self.links[Direction::Up.index()].classes()?;
-        let own = (self.pool[packet].kind != Kind::Made).then(|| self.class_of_user(packet));
+    fn class_from_trunk(
+        &mut self,
+        up: &mut Upstream<'_>,
+        id: TrunkId,
+        packet: &PacketId,
+    ) -> Option<ClassId> {
+        self.link.classes()?;
+        let own = (up.cx.pool[packet].kind != Kind::Made).then(|| self.class_of_user(up, packet));
         let class = &mut self.trunks.as_mut()?.places[id.index()].class;
         *class = own.unwrap_or(*class);
         *class
@@ -266,34 +268,21 @@ impl Gateway {
 
     /// The class of a user packet. It is also found for untracked flows, and after a change of
     /// policies.
-    fn class_of_user(&mut self, id: &PacketId) -> Option<ClassId> {
-        let packet = &self.pool[id];
-        let handle = self.flows.of_packet(packet, Direction::Up).map(|it| it.handle(Direction::Up));
-        if let Some(handle) = handle.filter(|it| it.generation == self.generation) {
-            return self.aggregates.class(handle.aggregate);
+    fn class_of_user(&self, up: &mut Upstream<'_>, id: &PacketId) -> Option<ClassId> {
+        let flow = up.sorter.flow_of(&up.cx.pool[id]);
+        let handle = flow.map(|flow| flow.handle(self.direction));
+        if let Some(handle) = handle.filter(|it| up.sorter.is_current(*it)) {
+            return up.aggregates.route(handle.aggregate).class;
         }
-        let policy = self.lookup(id, Direction::Up)?;
-        self.exit_of(self.policies.get(policy)?, Direction::Up).class
-    }
-
-    /// Releases all packets that wait at trunks.
-    pub(super) fn flush_trunks(&mut self, now: Time) {
-        let all = self.trunks.as_ref().map_or(0, |it| it.places.len());
-        for id in (0..).map(TrunkId).take(all) {
-            self.call_trunk(now, id, Trunk::flush);
-        }
-    }
-
-    /// Reports of the trunks, in the order of the configuration.
-    #[must_use]
-    pub fn trunks(&self) -> Vec<Report> {
-        self.trunks.iter().flat_map(|it| it.iter()).map(Trunk::report).collect()
+        let policies = up.sorter.policies();
+        let policy = up.sorter.lookup(up.cx.pool, id, self.direction)?;
+        self.route_of(policies, policies.get(policy)?).class
     }
 }
 
 /// Returns `true` if `id` must not enter a trunk, because it is for this network only. These are
 /// frames without IP, such as ARP, and IP packets to a group, to a link-local address, or to all.
-pub(super) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
+pub(in crate::gateway) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
     pool[id].network == Network::Opaque
         || match pool.outermost(id).dst.address() {
             IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),

@@ -1,4 +1,4 @@
-//! The only shaping timer, for all aggregates, and the timer of sweeps of the flow table.
+//! The only shaping timer, for all aggregates.
 //!
 //! Source: `aggregates`, section 6, R000-9: one timer for all policies, not one per flow.
 //! Differs: with an interval of zero it expires exactly when the next packet conforms. The paper's
@@ -9,19 +9,17 @@ use std::time::Duration;
 use crate::Time;
 use crate::wheel::TimerWheel;
 
-/// Deadlines of aggregates, by slot, and of the next sweep of the flow table.
+/// Deadlines of aggregates, by slot.
 pub(super) struct Timers {
     wheel: TimerWheel,
     interval: Duration,
-    sweep_at: Time,
     /// No timer expires earlier.
     due_at: Time,
 }
 
 impl Timers {
-    pub(super) fn new(interval: Duration, now: Time) -> Self {
-        let sweep_at = now + SWEEP_EVERY;
-        Self { wheel: TimerWheel::new(), interval, sweep_at, due_at: sweep_at }
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { wheel: TimerWheel::new(), interval, due_at: Time::MAX }
     }
 
     pub(super) const fn set_interval(&mut self, interval: Duration) {
@@ -39,22 +37,16 @@ impl Timers {
     }
 
     /// Returns `true` if a timer may have expired.
+    #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
         now >= self.due_at
     }
 
-    /// The next expired timer. Call this until it returns `None`.
-    pub(super) fn due(&mut self, now: Time) -> Option<Due> {
-        let due = self.wheel.pop(now).map(Due::Aggregate).or_else(|| {
-            let due = self.sweep_at <= now;
-            if due {
-                self.sweep_at = now + SWEEP_EVERY;
-            }
-            due.then_some(Due::Sweep)
-        });
+    /// The slot of the next aggregate whose timer has expired. Call this until it returns `None`.
+    pub(super) fn due(&mut self, now: Time) -> Option<u32> {
+        let due = self.wheel.pop(now);
         if due.is_none() {
-            self.due_at =
-                self.wheel.next_deadline().map_or(self.sweep_at, |at| at.min(self.sweep_at));
+            self.due_at = self.wheel.next_deadline().unwrap_or(Time::MAX);
         }
         due
     }
@@ -64,13 +56,3 @@ impl Timers {
         self.wheel.next_deadline()
     }
 }
-
-/// An expired timer.
-pub(super) enum Due {
-    /// The aggregate in this slot must check its packets.
-    Aggregate(u32),
-    /// A sweep of the flow table is due. The timer is set again.
-    Sweep,
-}
-
-const SWEEP_EVERY: Duration = Duration::from_millis(1);

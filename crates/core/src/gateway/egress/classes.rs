@@ -12,11 +12,11 @@ pub use rights::{ClassChangeError, Holds};
 use shared::Ratios;
 pub use swap::Retired;
 
-use super::GatewayConfig;
 use super::control::Control;
-use super::survey::{ClassLine, Parts};
 use crate::ack::{Ahead, Waiting};
 use crate::class::{ClassId, Terms};
+use crate::gateway::GatewayConfig;
+use crate::gateway::survey::{ClassLine, Parts};
 use crate::marking::Marker;
 use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
@@ -27,7 +27,7 @@ use crate::scheduler::{Scheduler, SchedulerSpec};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// Classes of the link in one direction.
-pub(super) struct Classes {
+pub(in crate::gateway) struct Classes {
     direction: Direction,
     seed: u64,
     /// Rate of the link.
@@ -113,7 +113,11 @@ const BESIDE_A_SET: usize = 3;
 impl Classes {
     /// A link of `rate` without classes. `config` has its scheduler, and the queue of classes without one of their
     /// own.
-    pub(super) fn new(direction: Direction, rate: Rate, config: &GatewayConfig) -> Self {
+    pub(in crate::gateway) fn new(
+        direction: Direction,
+        rate: Rate,
+        config: &GatewayConfig,
+    ) -> Self {
         let scheduler = config.scheduler.build(rate);
         let mut classes = Self {
             direction,
@@ -139,7 +143,7 @@ impl Classes {
     /// Puts `set` in force under a link of `rate` with the default queue `spec`. Classes that keep their name
     /// keep their packets and tokens. Packets of removed classes, and of classes that are no leaves any more,
     /// are appended to `displaced`.
-    pub(super) fn install(
+    pub(in crate::gateway) fn install(
         &mut self,
         cx: &mut Cx<'_>,
         set: &ClassSet,
@@ -178,7 +182,7 @@ impl Classes {
 
     /// Sets the rate of the link. Queues of leaf classes without a guarantee and a ceiling follow it with
     /// their next packet.
-    pub(super) fn set_link_rate(&mut self, now: Time, rate: Rate) {
+    pub(in crate::gateway) fn set_link_rate(&mut self, now: Time, rate: Rate) {
         self.rate = rate;
         self.scheduler.set_rate(now, rate);
     }
@@ -270,12 +274,12 @@ impl Classes {
     }
 
     /// Marks control traffic as backlogged.
-    pub(super) fn control_waits(&mut self, now: Time) {
+    pub(in crate::gateway) fn control_waits(&mut self, now: Time) {
         self.scheduler.wait(now, self.control);
     }
 
     /// Marks control traffic as idle.
-    pub(super) fn control_idle(&mut self) {
+    pub(in crate::gateway) fn control_idle(&mut self) {
         self.scheduler.idle(self.control);
     }
 
@@ -329,40 +333,40 @@ impl Classes {
     }
 
     /// Removes all packets from all classes.
-    pub(super) fn clear_all(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+    pub(in crate::gateway) fn clear_all(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         for at in 0..self.lines.len() {
             self.clear(cx, ClassId(number(at)), out);
         }
     }
 
     /// Removes all packets from classes with a name. Free indices are skipped.
-    pub(super) fn clear_named(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+    pub(in crate::gateway) fn clear_named(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let named: Vec<_> = self.by_name.values().copied().collect();
         named.into_iter().for_each(|id| self.clear(cx, id, out));
     }
 
     /// The class called `name`.
-    pub(super) fn find(&self, name: &str) -> Option<ClassId> {
+    pub(in crate::gateway) fn find(&self, name: &str) -> Option<ClassId> {
         self.by_name.get(name).copied()
     }
 
     /// The leaf for packets of `class`, or of no class. A class that has parts holds no packets.
-    pub(super) fn leaf(&self, class: Option<ClassId>) -> ClassId {
+    pub(in crate::gateway) fn leaf(&self, class: Option<ClassId>) -> ClassId {
         class.filter(|class| self.scheduler.is_leaf(*class)).unwrap_or(self.default)
     }
 
     /// The class of packets whose policy names no class.
-    pub(super) const fn default(&self) -> ClassId {
+    pub(in crate::gateway) const fn default(&self) -> ClassId {
         self.default
     }
 
     /// Backlog of a class.
-    pub(super) fn backlog(&self, id: ClassId) -> Backlog {
+    pub(in crate::gateway) fn backlog(&self, id: ClassId) -> Backlog {
         self.lines.get(id.index()).map_or_else(Backlog::default, Line::backlog)
     }
 
     /// Queue of a class, as ACK control sees it. The link has `rate`.
-    pub(super) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
+    pub(in crate::gateway) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
         let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
         let rate = self.scheduler.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
         let empty = Ahead { rate: Some(rate), ..Ahead::default() };
@@ -370,7 +374,7 @@ impl Classes {
     }
 
     /// Frame bytes of `flow` in the queue of a class.
-    pub(super) fn bytes_of(&self, id: ClassId, flow: FlowId) -> Bytes {
+    pub(in crate::gateway) fn bytes_of(&self, id: ClassId, flow: FlowId) -> Bytes {
         let queue = self.lines.get(id.index()).and_then(|line| line.queue.as_ref());
         queue.map_or(Bytes::ZERO, |queue| queue.bytes_of(flow))
     }
@@ -378,7 +382,7 @@ impl Classes {
     /// Enqueues a packet at a leaf class.
     ///
     /// If buffers are scarce, the packet is dropped unless the queue of its class is empty.
-    pub(super) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+    pub(in crate::gateway) fn push(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         if cx.pool.is_scarce() && self.backlog(leaf).packets > 0 {
             self.lines[leaf.index()].arrived += 1;
             cx.drop(packet, Reason::NoBuffer);
@@ -428,7 +432,7 @@ impl Classes {
     }
 
     /// Removes the next packet of the link. `control` is the control traffic that waits and borrows.
-    pub(super) fn pop(
+    pub(in crate::gateway) fn pop(
         &mut self,
         cx: &mut Cx<'_>,
         mut control: Option<&mut Control>,
@@ -454,19 +458,25 @@ impl Classes {
     }
 
     /// Earliest time at which the classes permit a packet.
-    pub(super) fn ready_at(&mut self, now: Time) -> Option<Time> {
+    pub(in crate::gateway) fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.scheduler.ready_at(now)
     }
 
     /// Moves the backlog of `flow` to another leaf class.
-    pub(super) fn move_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId, to: ClassId) {
+    pub(in crate::gateway) fn move_flow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        flow: FlowId,
+        from: ClassId,
+        to: ClassId,
+    ) {
         while let Some(packet) = self.withdraw(cx, flow, from) {
             self.enqueue(cx, to, packet);
         }
     }
 
     /// Hands packets at a leaf class over to another queue index. Returns `true` if there were any.
-    pub(super) fn hand_over(
+    pub(in crate::gateway) fn hand_over(
         &mut self,
         pool: &mut PacketPool,
         leaf: ClassId,
@@ -485,19 +495,19 @@ impl Classes {
     }
 
     /// Rights of a class.
-    pub(super) fn terms(&self, id: ClassId) -> Terms {
+    pub(in crate::gateway) fn terms(&self, id: ClassId) -> Terms {
         self.scheduler.terms(id)
     }
 
     /// Backlog of up to `most` classes, beginning with class `from`. `None` if `from` is beyond the last
     /// class.
-    pub(super) fn waiting(&self, from: usize, most: usize) -> Option<Backlog> {
+    pub(in crate::gateway) fn waiting(&self, from: usize, most: usize) -> Option<Backlog> {
         let lines = self.lines.get(from..).filter(|lines| !lines.is_empty())?;
         Some(lines.iter().take(most).map(Line::backlog).fold(Backlog::default(), plus))
     }
 
     /// Adds class `number` to `found`, if it exists. Returns `false` if `number` is beyond the last class.
-    pub(super) fn survey(&self, number: u32, found: &mut Parts<ClassLine>) -> bool {
+    pub(in crate::gateway) fn survey(&self, number: u32, found: &mut Parts<ClassLine>) -> bool {
         let id = ClassId(number);
         let Some(line) = self.lines.get(id.index()) else { return false };
         if self.find(&line.name) == Some(id) {
@@ -509,7 +519,7 @@ impl Classes {
     }
 
     /// Report of the class called `name`. Takes time for other classes only if it has parts.
-    pub(super) fn report(&self, name: &str) -> Option<ClassReport> {
+    pub(in crate::gateway) fn report(&self, name: &str) -> Option<ClassReport> {
         let id = self.find(name)?;
         let mut inside = self.inside(id);
         if !self.scheduler.is_leaf(id) {
@@ -546,7 +556,7 @@ impl Classes {
     }
 
     /// Name of a class.
-    pub(super) fn name(&self, id: ClassId) -> String {
+    pub(in crate::gateway) fn name(&self, id: ClassId) -> String {
         self.lines[id.index()].name.to_string()
     }
 }
@@ -564,6 +574,6 @@ impl Inside {
     }
 }
 
-pub(super) fn plus(a: Backlog, b: Backlog) -> Backlog {
+pub(in crate::gateway) fn plus(a: Backlog, b: Backlog) -> Backlog {
     Backlog { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
 }

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::Overhead;
+use crate::gateway::Overhead;
 use crate::meter::{Nanobits, TokenBucket, nanobits};
 use crate::{Bytes, Packet, Rate, Time};
 

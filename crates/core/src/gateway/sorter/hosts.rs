@@ -8,11 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Gateway;
-use crate::PacketId;
-use crate::aggregate::Aggregate;
-use crate::flow::Handle;
+use super::Sorter;
 use crate::packet::{Direction, FlowHosts, FlowId, Host, Network, number, slot};
+use crate::{PacketId, PacketPool};
 
 /// Addresses, stations and the numbers of their hosts.
 #[derive(Debug, Default)]
@@ -157,25 +155,25 @@ impl LanHosts {
     }
 }
 
-impl Gateway {
+impl Sorter {
     /// Records the host of `flow`. `id` is its first packet in `direction`, or the first after a
-    /// change of policies. Its ACKs stay whole under ACK control, and in tunnels that number their
-    /// packets. `handle` names its aggregate in that direction.
-    pub(super) fn note_host(
+    /// change of policies. If the flow is ACK-controlled in this direction, or its tunnel numbers
+    /// its packets, its ACKs stay whole.
+    pub(in crate::gateway) fn note_host(
         &mut self,
+        pool: &mut PacketPool,
         direction: Direction,
         flow: FlowId,
         id: &PacketId,
-        handle: Handle,
+        controlled: bool,
     ) {
-        let packet = &self.pool[id];
+        let packet = &pool[id];
         let end = if direction == Direction::Up { packet.key.src } else { packet.key.dst };
         let (address, vlan) = (end.number(), packet.vlan);
         let opaque = packet.network == Network::Opaque;
-        let station = self.pool.station(id);
-        let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_signal);
-        let numbered = self.pool.outer(id).is_some_and(|outer| !outer.may_edit());
-        let hosts = self.pool.hosts_mut();
+        let station = pool.station(id);
+        let numbered = pool.outer(id).is_some_and(|outer| !outer.may_edit());
+        let hosts = pool.hosts_mut();
         hosts.keep_acks(flow, direction, controlled || numbered);
         if opaque {
             return;

@@ -2,69 +2,70 @@
 
 use std::num::NonZeroU16;
 
-use super::{Place, TrunkId, Trunks};
-use crate::gateway::Gateway;
-use crate::packet::{Direction, Fifo};
+use super::{Egress, Place, TrunkId, Trunks, Upstream};
+use crate::packet::Fifo;
 use crate::trunk::{self, Trunk};
-use crate::{Cx, Time};
 
-impl Gateway {
-    /// Puts the trunks in `configs` in force.
+impl Egress {
+    /// Puts the trunks in `configs` in force. Returns the counters of the removed trunks.
     ///
     /// A trunk that keeps its name keeps its number, counters and queued packets; see
     /// [`Trunk::changed`]. Packets at a removed trunk depart at the rate of the link. The caller
     /// must assign trunks to aggregates again.
-    pub(in crate::gateway) fn change_trunks(&mut self, now: Time, configs: &[trunk::Config]) {
-        if self.config.trunks == configs {
-            return;
-        }
+    pub(in crate::gateway) fn change_trunks(
+        &mut self,
+        up: &mut Upstream<'_>,
+        configs: &[trunk::Config],
+        seed: u64,
+    ) -> trunk::Counts {
+        // Accounts are numbered by trunks and classes.
+        self.close_accounts();
         let mut before = self.trunks.take().map(|it| it.places).unwrap_or_default();
         let numbers: Vec<_> = before.iter().map(|it| it.number).collect();
         let mut places = Vec::with_capacity(configs.len());
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         for config in configs {
             let found = before.iter().position(|it| it.trunk.config().name == config.name);
             places.push(match found.map(|at| before.remove(at)) {
                 Some(place) => {
-                    let trunk = place.trunk.changed(&mut cx, config, self.config.seed);
+                    let trunk = place.trunk.changed(&mut up.cx, config, seed);
                     Place { trunk, ..place }
                 }
                 None => {
                     self.last_trunk = next(self.last_trunk, &numbers);
-                    let seed = self.config.seed ^ now.nanos();
-                    let trunk = Trunk::new(config, seed, now);
+                    let seed = seed ^ up.cx.now.nanos();
+                    let trunk = Trunk::new(config, seed, up.cx.now);
                     Place { trunk, number: self.last_trunk, class: None }
                 }
             });
         }
-        self.config.trunks = configs.to_vec();
-        before.into_iter().for_each(|it| self.end_trunk(now, it));
-        self.trunks = Trunks::of(places, self.config.seed);
+        let mut removed = trunk::Counts::default();
+        before.into_iter().for_each(|it| removed += self.end_trunk(up, it));
+        self.trunks = Trunks::of(places, seed);
         if self.trunks.is_some() {
-            self.pool.keep_sack();
+            up.cx.pool.keep_sack();
         }
         for id in (0..).map(TrunkId).take(configs.len()) {
-            self.call_trunk(now, id, Trunk::turn);
+            self.call_trunk(up, id, Trunk::turn);
         }
+        removed
     }
 
-    /// Moves packets of a removed trunk to the link.
-    fn end_trunk(&mut self, now: Time, gone: Place) {
+    /// Moves packets of a removed trunk to the link. Returns the trunk's counters.
+    fn end_trunk(&mut self, up: &mut Upstream<'_>, removed: Place) -> trunk::Counts {
         let mut out = Fifo::new();
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
-        self.counts.trunks += gone.trunk.end(&mut cx, &mut out);
-        while let Some(packet) = out.pop(&self.pool) {
-            self.pool[&packet].cost = self.config.overhead.charge(&self.pool[&packet]);
-            let class = self.flows.of_packet(&self.pool[&packet], Direction::Up);
-            let class = class.map(|flow| flow.handle(Direction::Up).aggregate);
-            let class = class.and_then(|slot| self.aggregates.class(slot));
-            self.send_one(now, Direction::Up, class, packet);
+        let counts = removed.trunk.end(&mut up.cx, &mut out);
+        while let Some(packet) = out.pop(up.cx.pool) {
+            up.cx.pool[&packet].cost = self.overhead.charge(&up.cx.pool[&packet]);
+            let flow = up.sorter.flow_of(&up.cx.pool[&packet]);
+            let slot = flow.map(|flow| flow.handle(self.direction).aggregate);
+            let class = slot.and_then(|slot| up.aggregates.route(slot).class);
+            self.send(up, class, packet);
         }
+        counts
     }
 
     /// The numbers in packets that depart in datagrams of trunks, in the order of the trunks.
-    #[must_use]
-    pub fn trunk_numbers(&self) -> Vec<NonZeroU16> {
+    pub(in crate::gateway) fn trunk_numbers(&self) -> Vec<NonZeroU16> {
         self.trunks.iter().flat_map(|it| &it.places).map(|it| it.number).collect()
     }
 }
