@@ -151,14 +151,15 @@ pub enum UnitError {
 }
 
 /// A kind of quantity: its name, an example, and its units with their sizes.
-struct Quantity {
+pub struct Quantity {
     name: &'static str,
     article: &'static str,
     example: &'static str,
     units: &'static [(&'static str, u64)],
 }
 
-const RATE: Quantity = Quantity {
+/// The notation of rates.
+pub const RATE: Quantity = Quantity {
     name: "rate",
     article: "a rate",
     example: "20 Mbit/s",
@@ -171,7 +172,8 @@ const RATE: Quantity = Quantity {
     ],
 };
 
-const BYTES: Quantity = Quantity {
+/// The notation of sizes.
+pub const BYTES: Quantity = Quantity {
     name: "size",
     article: "a size",
     example: "64 KiB",
@@ -186,7 +188,8 @@ const BYTES: Quantity = Quantity {
     ],
 };
 
-const DURATION: Quantity = Quantity {
+/// The notation of times.
+pub const DURATION: Quantity = Quantity {
     name: "time",
     article: "a time",
     example: "10 ms",
@@ -194,10 +197,15 @@ const DURATION: Quantity = Quantity {
 };
 
 /// Chances are counted in parts per billion, so that `0.0001 %` is exact.
-const CHANCE: Quantity =
+pub const CHANCE: Quantity =
     Quantity { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
 impl Quantity {
+    /// The names of its units.
+    pub fn unit_names(&self) -> impl Iterator<Item = &'static str> {
+        self.units.iter().map(|(name, _)| *name)
+    }
+
     /// `text` in this kind's smallest unit.
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
@@ -245,9 +253,20 @@ impl Quantity {
         let largest =
             self.units.iter().filter(|(_, size)| fits(*size)).max_by_key(|(_, size)| *size);
         let (unit, size) = largest.unwrap_or(&self.units[0]);
-        write!(f, "{} {unit}", value / size)
+        if value.is_multiple_of(*size) {
+            return write!(f, "{} {unit}", value / size);
+        }
+        let digits = format!(
+            "{}.{:09}",
+            value / size,
+            u128::from(value % size) * BILLION / u128::from(*size)
+        );
+        write!(f, "{} {unit}", digits.trim_end_matches('0'))
     }
 }
+
+/// Nine decimal places: the most that [`decimal`] reads.
+const BILLION: u128 = 1_000_000_000;
 
 /// `digits`, with at most one point, times `size`. `None` if the product is no integer or too
 /// large.
@@ -267,25 +286,6 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
     }
     let part = u64::try_from(part / u128::from(scale)).ok()?;
     whole.checked_mul(size)?.checked_add(part)
-}
-
-/// [`duration`], for fields that may be absent.
-pub mod optional_duration {
-    use serde::{Deserialize, Deserializer};
-
-    use super::{Duration, duration};
-
-    #[derive(Deserialize)]
-    struct Written(#[serde(with = "duration")] Duration);
-
-    /// Reads a time such as `10 ms`.
-    ///
-    /// # Errors
-    ///
-    /// If the text is no time or lacks its unit.
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Written>::deserialize(from)?.map(|written| written.0))
-    }
 }
 
 /// The notation of times in files, for `#[serde(with = "units::duration")]`.
@@ -426,6 +426,8 @@ macro_rules! written_as {
 pub struct Factor(u64);
 
 impl Factor {
+    /// Zero.
+    pub const ZERO: Self = Self(0);
     /// One, which multiplies without a change.
     pub const ONE: Self = Self(MILLION);
 

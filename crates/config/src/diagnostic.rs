@@ -1,10 +1,12 @@
 //! Findings about a file: errors and warnings with their places.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::field::Places;
 use crate::item::Part;
@@ -87,6 +89,8 @@ pub struct Findings {
     /// The parts in the order of the text; at least one.
     parts: Vec<Origin>,
     list: Vec<Diagnostic>,
+    /// Mechanisms of other crates that the file may name.
+    added: Arc<Mechanisms>,
 }
 
 /// The origin of a part of the text.
@@ -120,7 +124,18 @@ impl Findings {
     /// No findings yet about `text`, read from `path`.
     pub fn new(path: &str, text: &str) -> Self {
         let only = Origin { path: path.to_owned(), start: 0 };
-        Self { text: text.to_owned(), parts: vec![only], list: Vec::new() }
+        Self { text: text.to_owned(), parts: vec![only], list: Vec::new(), added: Arc::default() }
+    }
+
+    /// The same for a file that may name the mechanisms `added`.
+    #[must_use]
+    pub fn with(path: &str, text: &str, added: Arc<Mechanisms>) -> Self {
+        Self { added, ..Self::new(path, text) }
+    }
+
+    /// Mechanisms of other crates that the file may name.
+    pub(crate) fn added(&self) -> Arc<Mechanisms> {
+        self.added.clone()
     }
 
     /// Adds the text of another part. Returns the offset of its first byte.

@@ -6,19 +6,22 @@
 
 #![forbid(unsafe_code)]
 
+pub mod added;
 pub mod aggregate;
 mod canonical;
 pub mod code;
+mod declared;
 pub mod diagnostic;
 pub mod field;
 mod hexadecimal;
 pub mod host;
 mod item;
-mod parameters;
+mod left;
+mod mechanism;
 mod parts;
 pub mod policy_file;
 pub mod read;
-mod shape;
+mod schema;
 pub mod source;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]

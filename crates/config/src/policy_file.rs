@@ -18,6 +18,7 @@ pub use canonical::canonical;
 pub use compile::is_usable_name;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -26,6 +27,7 @@ use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
 use toml::de::DeTable;
 
+use crate::added::Mechanisms;
 use crate::item::Part;
 use crate::source::SourceSpec;
 use crate::{Findings, Host, parts, read};
@@ -143,7 +145,25 @@ pub fn parse_parts(
     parts: impl FnOnce(&Head) -> Vec<Part>,
     host: Option<&Host>,
 ) -> (Option<Config>, Findings) {
-    let mut found = Findings::new(path, text);
+    read_into(Findings::new(path, text), text, parts, host)
+}
+
+/// Reads a policy file that may name the mechanisms `added`, of other crates.
+pub fn parse_with(
+    path: &str,
+    text: &str,
+    added: Arc<Mechanisms>,
+    host: Option<&Host>,
+) -> (Option<Config>, Findings) {
+    read_into(Findings::with(path, text, added), text, |_| Vec::new(), host)
+}
+
+fn read_into(
+    mut found: Findings,
+    text: &str,
+    parts: impl FnOnce(&Head) -> Vec<Part>,
+    host: Option<&Host>,
+) -> (Option<Config>, Findings) {
     let document = read::parse(text, 0, &mut found);
     let parts = parts(&document.as_ref().map(Head::read).unwrap_or_default());
     let file = parts::merge(document, &parts, &mut found);

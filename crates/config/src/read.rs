@@ -2,16 +2,13 @@
 
 mod renamed;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue};
 
 use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
-use crate::parameters;
-use crate::shape::{self, Offer};
 
 pub(crate) use renamed::Renamed;
 
@@ -464,68 +461,6 @@ impl<T: Choice> Read for T {
         let names: Vec<_> = T::CHOICES.iter().map(|(name, _)| *name).collect();
         json!({ "enum": names })
     }
-}
-
-/// Reads a mechanism: its name, or a table of its parameters with the name as `kind`.
-pub(crate) fn mechanism<T: DeserializeOwned>(
-    node: &Node<'_>,
-    what: &'static str,
-    names: &[&str],
-    found: &mut Findings,
-) -> Option<T> {
-    let kind = match node.get_ref() {
-        DeValue::Table(table) => table.get("kind"),
-        _ => Some(node),
-    };
-    let Some(kind) = kind else {
-        let message = format!("`kind` is missing in the table of {what}");
-        let help = format!("add kind = \"...\", one of: {}", names.join(", "));
-        found.push(Diagnostic::error(Code::MissingField, node.span(), message).help(help));
-        return None;
-    };
-    let name = String::read(kind, found)?;
-    if !names.contains(&name.as_str()) {
-        found.push(unknown_name(kind.span(), &name, what, names));
-        return None;
-    }
-    if parameters::left::reports(node, &name, found) {
-        return None;
-    }
-    T::deserialize(ValueDeserializer::from(node.clone()))
-        .map_err(|error| {
-            let span = error.span().unwrap_or_else(|| node.span());
-            let message = format!("`{name}`: {}", error.message());
-            found.push(Diagnostic::error(Code::BadMechanism, span, message));
-        })
-        .ok()
-}
-
-/// The schema of a mechanism. `read` passes an offer to the reader of a name, and `about` describes
-/// each of `names`.
-pub(crate) fn mechanism_schema(
-    names: &[&str],
-    about: &[&str],
-    read: impl Fn(&str, Offer<'_>),
-) -> Value {
-    let table = |(name, about): (&&str, &&str)| {
-        let mut table = shape::schema(&|offer| read(name, offer));
-        let kind = json!({ "const": name });
-        table["type"] = json!("object");
-        table["description"] = json!(about);
-        table["additionalProperties"] = json!(false);
-        table["required"] = json!(["kind"]);
-        match table["properties"].as_object_mut() {
-            Some(properties) => {
-                parameters::describe(name, properties);
-                properties.insert("kind".to_owned(), kind);
-            }
-            None => table["properties"] = json!({ "kind": kind }),
-        }
-        table
-    };
-    let mut forms = vec![json!({ "enum": names })];
-    forms.extend(names.iter().zip(about).map(table));
-    json!({ "anyOf": forms })
 }
 
 /// The error for `node` if `what` was expected.

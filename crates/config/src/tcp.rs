@@ -1,19 +1,19 @@
 //! TCP settings: tables of a scenario file (the run, a host, traffic) and of a trunk.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tidegate_core::tcp::Config;
 use tidegate_core::tcp::congestion::CongestionSpec;
-use tidegate_core::tcp::{Config, Details};
 use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::canonical;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
-use crate::read::{Node, Read, mechanism_schema, one_of, wrong_type};
-use crate::shape;
+use crate::mechanism::registered;
+use crate::read::{Node, Read, wrong_type};
+use crate::{canonical, declared, schema};
 
 /// A table of TCP settings. Its meaning depends on the tables to which it adds.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +29,7 @@ impl Read for Tcp {
     }
 
     fn schema() -> Value {
-        let mut schema = shape::schema(&|offer| drop(Config::deserialize(offer)));
-        schema["properties"]["congestion"] =
-            mechanism_schema(CongestionSpec::NAMES, CongestionSpec::ABOUT, |name, offer| {
-                drop(CongestionSpec::parameters(name, offer));
-            });
-        for (name, about) in ABOUT.iter().chain(Details::ABOUT) {
-            schema["properties"][name]["description"] = json!(about);
-        }
-        schema
+        schema::table(&Config::parameters())
     }
 }
 
@@ -70,15 +62,6 @@ impl Read for OfTrunk {
         canonical::mechanism::<Config>(node)
     }
 }
-
-/// The fields beside the details of a profile, with descriptions.
-const ABOUT: &[(&str, &str)] = &[
-    ("profile", "The modelled end point."),
-    ("congestion", "The congestion control, by name or as a table."),
-    ("mss", "Largest payload of a segment."),
-    ("receive_window", "Buffer of a receiver, for data that its application has not read."),
-    ("window_scale", "The shift of windows, where scaling is offered."),
-];
 
 /// The TCP settings of a document.
 pub struct Settings<'a> {
@@ -137,31 +120,41 @@ const RUN: &str = "run.tcp";
 
 /// Reads the settings in `table` at `place`; `None` after an error.
 fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
+    let mut table = table;
+    let added = added(&mut table, found);
+    if !declared::names(&table, &Config::parameters(), found) {
+        return None;
+    }
     let node = Spanned::new(place, DeValue::Table(table));
     let config = Config::deserialize(ValueDeserializer::from(node.clone()));
-    config.map_err(|error| found.push(wrong(&node, error.span(), error.message()))).ok()
+    let wrong = |error: toml::de::Error| found.push(wrong(&node, error.span(), error.message()));
+    let mut config = config.map_err(wrong).ok()?;
+    if let Some(congestion) = added {
+        config.congestion = congestion?;
+    }
+    Some(config)
 }
 
-/// Converts serde's `message` about the table `node` at `span` to a finding.
-///
-/// The finding names the field and the valid alternatives.
+/// Takes the congestion control from `table` if another crate has added it. `Some(None)` after an error.
+#[expect(clippy::option_option, reason = "it may be absent, and it may be wrong")]
+fn added(table: &mut DeTable<'_>, found: &mut Findings) -> Option<Option<CongestionSpec>> {
+    let all = found.added();
+    let node = table.get("congestion")?;
+    let kind = node.get_ref().as_table().map_or(Some(node), |table| table.get("kind"))?;
+    let name = kind.get_ref().as_str()?;
+    all.congestions.iter().find(|it| it.mechanism.name == name)?;
+    let congestion = registered(node, found);
+    table.remove("congestion");
+    Some(congestion)
+}
+
+/// Converts the `message` about a value of the table `node` at `span` to a finding. A message about
+/// several fields begins with the name of a field.
 fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
-    let span = span.unwrap_or_else(|| node.span());
-    let mut names = message.split('`').skip(1).step_by(2);
-    let name = names.next().unwrap_or_default();
-    let known: Vec<_> = names.collect();
-    if message.starts_with("unknown field") {
-        let span = key(node, name).unwrap_or(span);
-        let message = format!("`{name}` is not a field here");
-        return Diagnostic::error(Code::UnknownField, span, message).help(one_of(name, &known));
-    }
-    if message.starts_with("unknown variant") {
-        let message = format!("`{name}` is not a valid name here");
-        return Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, &known));
-    }
-    // A message about the whole table begins with the name of the field.
+    let named = message.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+    let name = named.map_or("", |(name, _)| name);
     let field = node.get_ref().as_table().and_then(|table| table.get(name));
-    let span = field.filter(|_| message.starts_with('`')).map_or(span, Spanned::span);
+    let span = field.map(Spanned::span).or(span).unwrap_or_else(|| node.span());
     let code = match name {
         "receive_window" | "window_scale" | "initial_window" | "initial_threshold" | "mss" => {
             Code::BadWindow
@@ -169,16 +162,8 @@ fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
         _ => Code::BadTcp,
     };
     let parts = message.split_once("; ").or_else(|| message.split_once(": "));
-    match parts.filter(|_| message.starts_with('`')) {
+    match parts.filter(|_| named.is_some()) {
         Some((message, help)) => Diagnostic::error(code, span, message).help(help),
         None => Diagnostic::error(code, span, message),
     }
-}
-
-/// The place of the key `name` in the table `node`, or in a nested table.
-fn key(node: &Node<'_>, name: &str) -> Option<Span> {
-    node.get_ref().as_table()?.iter().find_map(|(key, value)| {
-        let here = key.get_ref() == name;
-        if here { Some(key.span()) } else { self::key(value, name) }
-    })
 }

@@ -9,8 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidegate_core::itcp;
 use tidegate_core::link::{Jitter, Loss};
-use tidegate_core::marking::MarkingSpec;
-use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::parameters::{Declared, Value as _};
 use tidegate_core::units::{self, UnitError};
 use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
@@ -19,8 +18,9 @@ use toml::de::{DeValue, ValueDeserializer};
 use crate::canonical::{self, in_base_unit};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read::{Node, Number, Read, mechanism, mechanism_schema, wrong_type};
-use crate::{parameters, shape};
+use crate::mechanism::mechanism;
+use crate::read::{Node, Number, Read, wrong_type};
+use crate::schema;
 
 /// A length of time.
 #[derive(Clone, Copy, Debug)]
@@ -53,18 +53,13 @@ fn quantity<T>(
     parse(text).map_err(wrong).ok()
 }
 
-/// The schema of quantities in `units`.
-pub(crate) fn quantity_schema(units: &str) -> Value {
-    json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
-}
-
 impl Read for Rate {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         quantity(node, "20 Mbit/s", str::parse, found)
     }
 
     fn schema() -> Value {
-        quantity_schema("bit/s|kbit/s|Mbit/s|Gbit/s|Tbit/s")
+        schema::quantity("bit/s|kbit/s|Mbit/s|Gbit/s|Tbit/s")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
@@ -78,7 +73,7 @@ impl Read for Bytes {
     }
 
     fn schema() -> Value {
-        quantity_schema("B|kB|KiB|MB|MiB|GB|GiB")
+        schema::quantity("B|kB|KiB|MB|MiB|GB|GiB")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
@@ -92,7 +87,7 @@ impl Read for Chance {
     }
 
     fn schema() -> Value {
-        quantity_schema("%")
+        schema::quantity("%")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
@@ -122,43 +117,11 @@ impl Read for Period {
     }
 
     fn schema() -> Value {
-        quantity_schema("ns|us|ms|s")
+        schema::quantity("ns|us|ms|s")
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
         in_base_unit(node)
-    }
-}
-
-impl Read for QdiscSpec {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "a queue discipline", Self::NAMES, found)
-    }
-
-    fn schema() -> Value {
-        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
-            drop(Self::parameters(name, offer))
-        })
-    }
-
-    fn canonical(node: &Node<'_>) -> toml::Value {
-        canonical::mechanism::<Self>(node)
-    }
-}
-
-impl Read for MarkingSpec {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "a marking", Self::NAMES, found)
-    }
-
-    fn schema() -> Value {
-        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
-            drop(Self::parameters(name, offer))
-        })
-    }
-
-    fn canonical(node: &Node<'_>) -> toml::Value {
-        canonical::mechanism::<Self>(node)
     }
 }
 
@@ -168,13 +131,12 @@ pub struct Weight(pub itcp::Config);
 
 impl Read for Weight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "a rate adjuster", itcp::Kind::NAMES, found).map(Self)
+        let fields = |_: &str| itcp::Config::NAMES;
+        mechanism(node, "a rate adjuster", itcp::Kind::NAMES, fields, found).map(Self)
     }
 
     fn schema() -> Value {
-        mechanism_schema(itcp::Kind::NAMES, itcp::Kind::ABOUT, |_, offer| {
-            drop(itcp::Config::deserialize(offer));
-        })
+        schema::mechanisms(&itcp::mechanisms())
     }
 }
 
@@ -211,24 +173,13 @@ fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Opti
         .ok()
 }
 
-/// The schema of such a type with the name `name`.
-fn described_schema<T: DeserializeOwned>(name: &str) -> Value {
-    let mut schema = shape::schema(&|offer| drop(T::deserialize(offer)));
-    if let Some(properties) =
-        schema.pointer_mut("/anyOf/1/properties").and_then(Value::as_object_mut)
-    {
-        parameters::describe(name, properties);
-    }
-    schema
-}
-
 impl Read for Jitter {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         described(node, found)
     }
 
     fn schema() -> Value {
-        described_schema::<Self>("jitter")
+        schema::of(&Self::form())
     }
 }
 
@@ -238,7 +189,7 @@ impl Read for Loss {
     }
 
     fn schema() -> Value {
-        described_schema::<Self>("loss")
+        schema::of(&Self::form())
     }
 }
 

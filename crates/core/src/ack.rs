@@ -22,12 +22,10 @@ mod waiting;
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::meter::Profile;
 use crate::packet::{Direction, Fifo, Member, Packet};
 use crate::registry::registry;
-use crate::{Bytes, Cx, PacketId, Rate, Time};
+use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
 pub use hold::Counts;
 pub(crate) use place::Places;
@@ -216,17 +214,17 @@ pub struct Queue {
     pub ahead: Ahead,
 }
 
-/// Place where data of an ACK-controlled flow waits.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// By direction: data from the LAN as `upload`, data from the WAN as `download`.
-    #[default]
-    Auto,
-    /// The bottleneck is downstream of the gateway: data waits in the aggregate's queue.
-    Upload,
-    /// The bottleneck is upstream of the gateway: data passes at once and is charged.
-    Download,
+choice! {
+    /// Place where data of an ACK-controlled flow waits.
+    #[derive(Default)]
+    pub enum Placement {
+        /// By direction: data from the LAN as `upload`, data from the WAN as `download`.
+        Auto = "auto" [default],
+        /// The bottleneck is downstream of the gateway: data waits in the aggregate's queue.
+        Upload = "upload",
+        /// The bottleneck is upstream of the gateway: data passes at once and is charged.
+        Download = "download",
+    }
 }
 
 impl Placement {
@@ -243,9 +241,9 @@ impl Placement {
 
 registry! {
     /// A signal as a policy names it.
-    AckSpec, "a signal", build(profile: &Profile, now: Time) -> AckControl:
-    /// ACKs wait in place of the data they would call for.
+    AckSpec, "an ACK control", build(profile: &Profile, now: Time) -> AckControl:
+    /// Holds ACKs in place of the data that they request.
     PostAck => postack, "postack";
-    /// The window is what the rate needs, and ACKs are paced.
+    /// Reduces windows to the bytes that the rate needs, and paces ACKs.
     Tcr => tcr, "tcr";
 }

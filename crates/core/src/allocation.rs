@@ -150,16 +150,16 @@ pub struct Share {
 registry! {
     /// An allocation as a policy names it.
     AllocationSpec, "an allocation", build(profile: &Profile, now: Time) -> Allocation:
-    /// Every flow its own bucket, nothing shared.
+    /// Each flow has its own bucket, and shares no tokens.
     Partitioned => partitioned, "partitioned";
-    /// One bucket; flows in the order they joined.
+    /// One bucket; flows are served in the order of their list.
     Sequential => sequential, "sequential";
-    /// One bucket; who has waited longest goes first.
+    /// One bucket; the flow that has waited longest is served first.
     Fcfs => fcfs, "fcfs";
-    /// One bucket; whom a token was given least recently goes first.
+    /// One bucket; the flow that was served least recently is served first.
     Lru => lru, "lru";
-    /// One bucket with a part for each flow, by round-trip time; what is unused is shared.
+    /// One bucket with a part for each flow, by round-trip time. Flows share unused tokens.
     LogicalPartitions => logical_partitions, "logical-partitions";
-    /// One bucket; byte for byte in turn.
+    /// One bucket; flows take turns, byte for byte (deficit round robin).
     Drr => drr, "drr";
 }

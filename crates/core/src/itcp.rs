@@ -33,7 +33,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{Config, Kind, Most, Service};
+pub use config::{Config, Kind, Most, Service, mechanisms};
 pub use round::Round;
 
 use crate::random::Random;

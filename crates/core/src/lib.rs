@@ -6,7 +6,7 @@
 //!
 //! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
 //!
-//! A module uses only those of its own group or above in this list: `cx`, `machine` · `registry` · `class` · `scheduler` · `flow` · `allocation` ·
+//! A module uses only those of its own group or above in this list: `cx`, `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
 //! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;
+pub mod parameters;
 pub mod policy;
 pub mod qdisc;
 mod registry;

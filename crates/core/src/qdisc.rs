@@ -29,27 +29,10 @@ pub use length::Measure;
 pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
-
 use crate::packet::{Handover, Member};
 use crate::random::Random;
-use crate::registry::{checked, registry};
+use crate::registry::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
-
-/// Deserializes a limit in bytes. Refuses zero.
-fn room<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-    let room = Bytes::deserialize(from)?;
-    if room == Bytes::ZERO {
-        return Err(D::Error::custom("a limit must not be zero: nothing could wait"));
-    }
-    Ok(room)
-}
-
-/// Deserializes a limit in bytes as `Some`. An absent field keeps its default.
-fn some_room<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
-    room(from).map(Some)
-}
 
 /// A queue of packets.
 ///
@@ -184,27 +167,27 @@ registry! {
     /// It is built with the rate at which what waits leaves, if one is known, and with chance of its
     /// own.
     QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
-    /// One line, first in, first out; full means drop.
+    /// One queue in order of arrival. When it is full, arriving packets are dropped.
     DropTail => drop_tail, "drop-tail";
-    /// A line for each flow, served in turn; who has most waiting is dropped from first.
+    /// A queue for each flow, served in turn. When all is full, the longest queue loses packets.
     PerFlow => per_flow, "per-flow";
-    /// Random early detection: the longer the queue on average, the likelier a packet is hit.
+    /// Random early detection: the probability of a mark or drop grows with the average queue length.
     Red => red, "red";
-    /// RED that spares packets in profile.
+    /// RED that marks or drops packets in profile less often.
     Ered => ered, "ered";
-    /// A controller that holds the queue at a length.
+    /// A controller that holds the queue at a target length.
     Pi => pi, "pi";
-    /// A controller that makes packets wait for a time.
+    /// A controller that holds the queueing delay at a target.
     Pie => pie, "pie";
-    /// Controlled delay: packets may wait long for a moment, but not for longer.
+    /// Controlled delay: the queueing delay may exceed a target for one interval only.
     Codel => codel, "codel";
-    /// A line for each flow, served in turn, with controlled delay in each.
+    /// A queue for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
-    /// Hosts served in turn, and their flows in turn, with controlled delay in each flow; redundant ACKs are dropped.
+    /// Hosts take turns, and so do the flows of a host, with controlled delay in each flow. Redundant ACKs are dropped.
     Hosts => hosts, "hosts";
-    /// One line that tells flows of a trunk to slow down, but none again before it has recovered.
+    /// One queue for the flows of a trunk. A flow is signalled again only after it has recovered.
     Sparing => sparing, "sparing";
-    /// A router's line for trunks: their management packets are dropped early, user packets last.
+    /// One queue of a router for trunks: management packets are dropped early, user packets only when it is full.
     TrunkFifo => trunk_fifo, "trunk-fifo";
     unnamed
     /// A queue with a marking.
@@ -221,26 +204,30 @@ impl QdiscSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::{Form, Parameter, Registered};
 
     /// Kills: room of zero bytes that is taken.
     #[test]
     fn no_discipline_is_without_room() {
-        for name in QdiscSpec::NAMES {
-            let read = |limit: &str| {
-                let limits = match *name {
-                    "ered" => format!("red = {{ limit = \"{limit}\" }}"),
-                    "pi" => format!("limit = \"{limit}\"\ntarget = \"0 B\""),
-                    _ => format!("limit = \"{limit}\""),
-                };
-                toml::from_str::<QdiscSpec>(&format!("kind = \"{name}\"\n{limits}"))
+        for mechanism in QdiscSpec::mechanisms() {
+            let is_limit = |it: &&Parameter| it.name == "limit";
+            // A limit may stand in a table of its own.
+            let direct = mechanism.parameters.iter().any(|it| is_limit(&it));
+            let inner = |it: &&Parameter| matches!(&it.form, Form::Table(all) if all.iter().any(|it| is_limit(&it)));
+            let table = mechanism.parameters.iter().find(inner).map(|it| it.name);
+            assert!(direct || table.is_some(), "{} has no limit", mechanism.name);
+            let limit = match table {
+                Some(table) if !direct => format!("{table} = {{ limit = \"0 B\" }}"),
+                _ => "limit = \"0 B\"".to_owned(),
             };
-            let said = read("0 B").unwrap_err().to_string();
-            assert!(said.contains("a limit must not be zero"), "{name}: {said}");
-            assert_eq!(read("1 B").map(|it| it.name()), Ok(*name));
+            let text = format!("kind = \"{}\"\n{limit}", mechanism.name);
+            let said = toml::from_str::<QdiscSpec>(&text).unwrap_err().to_string();
+            let expected = "`limit` must be above zero: nothing could wait";
+            assert!(said.contains(expected), "{}: {said}", mechanism.name);
         }
         for field in ["per-flow\"\nflow_limit = \"0 B\"", "fq-codel\"\npackets = 0"] {
             let said = toml::from_str::<QdiscSpec>(&format!("kind = \"{field}")).unwrap_err();
-            assert!(said.to_string().contains("must not be zero"), "{field}: {said}");
+            assert!(said.to_string().contains("could wait"), "{field}: {said}");
         }
     }
 }

@@ -5,15 +5,33 @@
 
 /// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
 /// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
-/// variant. It is made from other variants, and its `Config` returns its name.
+/// variant. It is made from other variants, and its `Config` returns its name. `Added` holds a mechanism of
+/// another crate.
 macro_rules! registry {
     (
         $(#[$doc:meta])* $spec:ident, $what:literal,
         build($($arg:ident: $type:ty),*) -> $mechanism:ident: $($list:tt)+
     ) => {
-        registry! { @names $(#[$doc])* $spec, $what: $($list)+ }
+        registry! {
+            @names $(#[$doc])* $spec, $what,
+            added dyn Fn($($type),*) -> Box<dyn $mechanism> + Send + Sync: $($list)+
+        }
 
         impl $spec {
+            /// The mechanism `name` of another crate. `build` makes a new instance without packets.
+            pub fn added<C>(
+                name: &'static str,
+                config: C,
+                build: impl Fn(&C $(, $type)*) -> Box<dyn $mechanism> + Send + Sync + 'static,
+            ) -> Self
+            where
+                C: $crate::parameters::Declared + Send + Sync + 'static,
+            {
+                let changed = config.changed();
+                let build = std::sync::Arc::new(move |$($arg: $type),*| build(&config $(, $arg)*));
+                Self::Added($crate::parameters::ForeignMechanism::new(name, changed, build))
+            }
+
             /// Makes a new instance without packets.
             #[must_use]
             pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
@@ -29,10 +47,11 @@ macro_rules! registry {
         match $self {
             $(Self::$variant(config) => Box::new(config.build $args),)+
             $(Self::$unnamed(config) => Box::new(config.build $args),)?
+            Self::Added(added) => added.builder() $args,
         }
     };
     (
-        @names $(#[$doc:meta])* $spec:ident, $what:literal:
+        @names $(#[$doc:meta])* $spec:ident, $what:literal $(, added $added:ty)?:
         $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+
         $(unnamed $(#[doc = $about:literal])+ $unnamed:ident => $inside:ident;)?
     ) => {
@@ -41,27 +60,46 @@ macro_rules! registry {
         pub enum $spec {
             $($(#[doc = $each])+ $variant($module::Config),)+
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
+            $(
+                /// A mechanism of another crate.
+                Added($crate::parameters::ForeignMechanism<$added>),
+            )?
+        }
+
+        impl $crate::parameters::Registered for $spec {
+            const WHAT: &'static str = $what;
+            const NAMES: &'static [&'static str] = Self::NAMES;
+
+            fn fields(name: &str) -> &'static [&'static str] {
+                match name {
+                    $($name => <$module::Config as $crate::parameters::Declared>::NAMES,)+
+                    _ => &[],
+                }
+            }
+
+            fn mechanisms() -> Vec<$crate::parameters::Mechanism> {
+                vec![$($crate::parameters::Mechanism {
+                    name: $name,
+                    about: concat!($($each),+).trim_ascii(),
+                    parameters: <$module::Config as $crate::parameters::Declared>::parameters(),
+                }),+]
+            }
         }
 
         impl $spec {
             /// All names.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// A sentence about each of [`NAMES`](Self::NAMES).
-            pub const ABOUT: &[&str] = &[$(concat!($($each),+).trim_ascii()),+];
-
-            /// Deserializes the parameters of the mechanism called `name`. `None` if no mechanism
-            /// has that name.
-            pub fn parameters<'de, D: serde::Deserializer<'de>>(
-                name: &str,
-                from: D,
-            ) -> Option<Result<Self, D::Error>> {
-                match name {
-                    $($name => {
-                        let config = <$module::Config as serde::Deserialize>::deserialize(from);
-                        Some(config.map(Self::$variant))
-                    })+
-                    _ => None,
+            /// The parameters that differ from their defaults, as a file writes them.
+            #[must_use]
+            pub fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
+                match self {
+                    $(Self::$variant(config) => $crate::parameters::Declared::changed(config),)+
+                    $(Self::$unnamed(config) => config.changed(),)?
+                    $(Self::Added(added) => {
+                        let _: &$crate::parameters::ForeignMechanism<$added> = added;
+                        added.changed()
+                    })?
                 }
             }
 
@@ -71,6 +109,10 @@ macro_rules! registry {
                 match self {
                     $(Self::$variant(_) => $name,)+
                     $(Self::$unnamed(config) => config.name(),)?
+                    $(Self::Added(added) => {
+                        let _: &$crate::parameters::ForeignMechanism<$added> = added;
+                        added.name()
+                    })?
                 }
             }
         }
@@ -111,22 +153,13 @@ macro_rules! registry {
                 from.deserialize_any(Visitor)
             }
         }
-    };
-}
 
-/// Deserializes a `Config` field by field, and then calls its `check`.
-///
-/// The derived `Deserialize` must be `remote = "Self"`.
-macro_rules! checked {
-    ($config:ident) => {
-        impl<'de> serde::Deserialize<'de> for $config {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let config = Self::deserialize(from)?;
-                config.check().map_err(serde::de::Error::custom)?;
-                Ok(config)
-            }
+        $crate::value! {
+            $spec: $crate::parameters::Form::Named(<Self as $crate::parameters::Registered>::mechanisms()),
+                |it| Some($crate::parameters::Written::mechanism(it.name(), it.changed())),
+                <Self as serde::Deserialize>::deserialize;
         }
     };
 }
 
-pub(crate) use {checked, registry};
+pub(crate) use registry;

@@ -311,7 +311,7 @@ impl Term {
 registry! {
     /// A scheduler as a policy file names it. It is built with the rate of its link.
     SchedulerSpec, "a scheduler", build(rate: Rate) -> Scheduler:
-    /// A tree of classes with guarantees, ceilings, weights and delay bounds; each class has its own queue.
+    /// A tree of classes with guarantees, ceilings, weights and delay bounds. Each class has its own queue.
     ClassTree => class_tree, "class-tree";
     /// JoBS: bounds and ratios of delay and loss for classes that share one buffer.
     Jobs => jobs, "jobs";
@@ -328,7 +328,7 @@ impl SchedulerSpec {
     pub const fn set_buffer(&mut self, buffer: Bytes) -> bool {
         match self {
             Self::Jobs(config) => config.buffer = buffer,
-            Self::ClassTree(_) => return false,
+            _ => return false,
         }
         true
     }

@@ -213,7 +213,7 @@ fn what_no_link_can_be_is_refused() {
     for (text, about) in [
         ("delay = 25", "`25` has no unit"),
         ("delay = '25'", "no unit"),
-        ("jitter = { pareto = '1 ms' }", "unknown variant"),
+        ("jitter = { pareto = '1 ms' }", "unknown field"),
         ("loss = 0.1", "a chance such as"),
         ("loss = '101 %'", "not a chance"),
         ("loss = { p = '1 %' }", "missing field `r`"),

@@ -1,17 +1,16 @@
 //! A network interface as the loop sees it.
 
+use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use tidegate_core::packet::{FlowKey, FrameCopy};
 use tidegate_core::{ByReason, PacketId, PacketPool, Time};
 use tidegate_wire::Oddities;
 
-use crate::trunk::{PeerReport, TrunkEnd};
-
 /// A network interface: AF_XDP, AF_PACKET, or a test double.
 ///
 /// Slot `n` of the pool describes buffer `n` of the packet memory all ports of a machine share.
-pub trait Port {
+pub trait Port: Any {
     /// Returns the next arrived frame, with its descriptor in its slot. `None` if no more frames
     /// have arrived.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
@@ -62,15 +61,6 @@ pub trait Port {
     /// Time at which the port itself has frames to send, by [`flush`](Self::flush).
     fn poll_timeout(&self) -> Option<Time> {
         None
-    }
-
-    /// Sets the trunks that end at this port, each with unique random bytes. Earlier trunks that
-    /// are not among them are removed. Ports without support for trunks do nothing.
-    fn end_trunks(&mut self, _trunks: Vec<(TrunkEnd, [u8; 32])>) {}
-
-    /// Reports of the other ends of its trunks, in the given order.
-    fn peers(&self) -> Vec<PeerReport> {
-        Vec::new()
     }
 
     /// The current counters.

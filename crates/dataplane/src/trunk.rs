@@ -15,6 +15,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -75,6 +76,40 @@ pub struct TrunkPort {
 }
 
 impl TrunkPort {
+    /// The port with trunks among `ports`, if there is one.
+    #[must_use]
+    pub fn among(ports: &[Box<dyn Port>]) -> Option<&Self> {
+        ports.iter().find_map(|port| {
+            let port: &dyn Any = &**port;
+            port.downcast_ref()
+        })
+    }
+
+    /// The port with trunks among `ports`, if there is one.
+    pub fn among_mut(ports: &mut [Box<dyn Port>]) -> Option<&mut Self> {
+        ports.iter_mut().find_map(|port| {
+            let port: &mut dyn Any = &mut **port;
+            port.downcast_mut()
+        })
+    }
+
+    /// Sets the trunks that end at this port, each with unique random bytes. Earlier trunks that
+    /// are not among them are removed.
+    pub fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
+        self.change(trunks);
+    }
+
+    /// The trunks that end at this port.
+    pub fn ends(&self) -> impl Iterator<Item = &TrunkEnd> {
+        self.trunks.iter().map(Peer::end)
+    }
+
+    /// Reports of the other ends of its trunks, in the given order.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerReport> {
+        self.trunks.iter().map(|peer| self.report(peer)).collect()
+    }
+
     /// Classifies the arrived `packet`. If the machine gets it, the content of the datagram
     /// replaces the datagram.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
@@ -388,14 +423,6 @@ impl Port for TrunkPort {
 
     fn poll_timeout(&self) -> Option<Time> {
         Some(if self.answers.is_empty() { self.due } else { self.now })
-    }
-
-    fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
-        self.change(trunks);
-    }
-
-    fn peers(&self) -> Vec<PeerReport> {
-        self.trunks.iter().map(|peer| self.report(peer)).collect()
     }
 
     fn counters(&self) -> PortCounters {

@@ -11,6 +11,9 @@ mod problem;
 pub(crate) mod raw;
 mod traffic;
 
+use std::sync::Arc;
+
+use tidegate_config::added::Mechanisms;
 use tidegate_sim::Scenario;
 use toml::de::DeTable;
 
@@ -60,7 +63,17 @@ pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 /// assert_eq!(results.table("flows").unwrap().rows(), 4);
 /// ```
 pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Findings) {
-    let mut found = Findings::new(path, text);
+    parse_with(path, text, fetch, Arc::default())
+}
+
+/// Reads a scenario file that may name the mechanisms `added`, of other crates.
+pub fn parse_with(
+    path: &str,
+    text: &str,
+    fetch: Fetch<'_>,
+    added: Arc<Mechanisms>,
+) -> (Option<Scenario>, Findings) {
+    let mut found = Findings::with(path, text, added);
     let read = |document: &DeTable<'_>, found: &mut Findings| {
         let file = File::from_document(document, found);
         let topology = topology::compile(&file, found);

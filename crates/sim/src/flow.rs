@@ -195,9 +195,10 @@ impl<'a> Flows<'a> {
                 }
             }
             let range = first..number(flows.len());
-            let control = flows.last().map(|flow: &Flow| flow.configs[0]);
-            let control = control.map(|config| configs.all[index(config)].congestion.name());
-            let shares_rtt = control.is_some_and(|name| BY_MEAN.contains(&name));
+            let sender = flows.last().map(|flow: &Flow| &configs.all[index(flow.configs[0])]);
+            let shares_rtt = sender.is_some_and(|sender| {
+                sender.congestion.build(sender.details.counting).wants_aggregate()
+            });
             groups.push(Group::new(traffic, range, shares_rtt));
         }
         relays(&mut groups);
@@ -256,9 +257,6 @@ impl Chain {
         }
     }
 }
-
-/// The congestion controls that need the mean round-trip time of their group.
-const BY_MEAN: [&str; 2] = ["aggregate-fair", "increase-by-k"];
 
 /// The different settings of end points: those of the run, of hosts, and of groups.
 struct Configs {

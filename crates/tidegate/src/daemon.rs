@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tidegate_core::gateway::FlowSurvey;
 use tidegate_core::policy::{Class, PolicySet};
-use tidegate_dataplane::trunk::TrunkEnd;
+use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -354,7 +354,7 @@ impl Daemon {
     /// The trunks that terminate here.
     pub(crate) async fn trunks(&self) -> Result<Trunks, Failure> {
         let ask = self.plane.ask(|live| {
-            let peers = live.ports.iter().flat_map(|port| port.peers()).collect::<Vec<_>>();
+            let peers = TrunkPort::among(live.ports).map_or_else(Vec::new, TrunkPort::peers);
             (live.machine.trunks(), peers, live.machine.config().clone())
         });
         let (trunks, peers, config) = ask.await?;

@@ -1,19 +1,14 @@
 //! Describes a configuration field by field in words, and the differences between two.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error, StrDeserializer};
 use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
-use tidegate_core::ack::AckSpec;
 use tidegate_core::aggregate::TriggerSet;
-use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::gateway::{Headers, Overhead};
 use tidegate_core::packet::NO_VLAN;
+use tidegate_core::parameters::{Value, Written};
 use tidegate_core::policy::parse::show_addresses;
 use tidegate_core::policy::{
     Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio, Sharers,
@@ -173,14 +168,12 @@ fn source_fields(source: &SourceSpec) -> Fields {
     fields
 }
 
-/// A scheduler with its buffer and parameters.
+/// A scheduler with its parameters, and the buffer that its classes share.
 fn scheduler(it: &SchedulerSpec) -> String {
-    match it {
-        SchedulerSpec::ClassTree(_) => it.name().to_owned(),
-        SchedulerSpec::Jobs(config) => {
-            let search = format!("{:?}", config.victim).to_lowercase();
-            format!("{}, buffer {}, victim {search}", it.name(), config.buffer)
-        }
+    let name = mechanism(it);
+    match it.build(Rate::from_bps(0)).buffer() {
+        Some(buffer) => format!("{name}, buffer {buffer}"),
+        None => name,
     }
 }
 
@@ -257,7 +250,7 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
 fn weight(weight: &itcp::Config) -> String {
     match weight.kind {
         itcp::Kind::Fixed => weight.weight.to_string(),
-        _ => format!("{weight:?}"),
+        _ => mechanism(weight),
     }
 }
 
@@ -278,7 +271,7 @@ fn policy_fields(policy: &Policy) -> Fields {
         Action::Pass => {}
         Action::Shape { conditioning, queue, signal } => {
             fields.insert("queue", queue_name(queue));
-            let control = signal.as_ref().map_or_else(|| "none".to_owned(), control_name);
+            let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
             fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }
@@ -323,7 +316,7 @@ pub fn action(action: &Action) -> String {
 
 fn shared(it: &Conditioning, fields: &mut Fields) {
     fields.insert("profile", it.profile.to_string());
-    fields.insert("allocation", allocation(&it.allocation));
+    fields.insert("allocation", mechanism(&it.allocation));
     let FairBetween { by, ipv6 } = it.fair_between;
     let between = match by {
         Sharers::Flow => None,
@@ -347,33 +340,21 @@ fn shared(it: &Conditioning, fields: &mut Fields) {
     }
 }
 
-/// Name of a mechanism, with its parameters unless they are the defaults.
-fn mechanism<T>(spec: &T, name: &str) -> String
-where
-    T: for<'de> Deserialize<'de> + PartialEq + fmt::Debug,
-{
-    let named: StrDeserializer<'_, Error> = name.into_deserializer();
-    match T::deserialize(named) {
-        Ok(usual) if usual == *spec => name.to_owned(),
-        _ => format!("{spec:?}"),
+/// A mechanism as a file writes it: its name, or a table with the parameters that differ from their defaults.
+fn mechanism<T: Value>(spec: &T) -> String {
+    match spec.written() {
+        Some(Written::Text(name)) => name,
+        Some(table) => table.to_string(),
+        None => String::new(),
     }
 }
 
 fn queue_name(spec: &QdiscSpec) -> String {
-    let plain = spec.unmarked();
-    let queue = mechanism(plain, plain.name());
+    let queue = mechanism(spec.unmarked());
     match spec.marking() {
-        Some(marking) => format!("{queue}, marking {}", mechanism(marking, marking.name())),
+        Some(marking) => format!("{queue}, marking {}", mechanism(marking)),
         None => queue,
     }
-}
-
-fn allocation(spec: &AllocationSpec) -> String {
-    mechanism(spec, spec.name())
-}
-
-fn control_name(spec: &AckSpec) -> String {
-    mechanism(spec, spec.name())
 }
 
 /// The conditions of a filter in words.

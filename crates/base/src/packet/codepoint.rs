@@ -37,7 +37,16 @@ impl Codepoint {
     #[must_use]
     #[inline]
     pub const fn new(number: u8) -> Option<Self> {
-        if number < 64 { Some(Self(number)) } else { None }
+        if number <= Self::MOST { Some(Self(number)) } else { None }
+    }
+
+    /// The greatest number.
+    pub const MOST: u8 = 63;
+
+    /// The name of the codepoint in lower case, if it has one.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(_, number)| *number == self.0).map(|(name, _)| *name)
     }
 
     /// The number of the codepoint.

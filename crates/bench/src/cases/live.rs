@@ -135,7 +135,8 @@ impl Live {
         let after = self.waiting();
         let steady = after >= BACKLOG / 2 * queues && after.abs_diff(before) <= 4 * queues;
         anyhow::ensure!(steady, "{before}, then {after} packets wait");
-        let peers = [&self.sends, &self.receives].into_iter().flat_map(|it| it.ports[1].peers());
+        let sites = [&self.sends, &self.receives].into_iter();
+        let peers = sites.filter_map(|it| TrunkPort::among(&it.ports)).flat_map(TrunkPort::peers);
         let refused: u64 = peers.map(|it| it.refused.total()).sum();
         anyhow::ensure!(refused == 0, "{refused} datagrams are refused");
         Ok(())

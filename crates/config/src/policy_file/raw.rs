@@ -9,6 +9,7 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
+use tidegate_core::parameters::Registered;
 use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
@@ -22,15 +23,15 @@ use super::each_way::EachWay;
 use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
-use crate::canonical;
 use crate::diagnostic::Findings;
+use crate::mechanism::registered;
 use crate::read::{
-    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Renamed, Required, Table,
-    mechanism, mechanism_schema, tables,
+    Also, Array, Choice, Field, Fields, List, Node, Number, Read, Renamed, Required, Table, tables,
 };
 use crate::source::{Apply, Commit};
 use crate::tcp::OfTrunk;
 use crate::values::{Flag, Period};
+use crate::{canonical, schema};
 
 tables! {
     /// A policy file: what the gateway stands between, and what it does with the traffic.
@@ -509,46 +510,16 @@ impl Read for AckControl {
         if node.get_ref().as_str() == Some(NO_CONTROL) {
             return Some(Self(None));
         }
-        mechanism(node, "an ACK control", AckSpec::NAMES, found).map(|it| Self(Some(it)))
+        registered(node, found).map(|it| Self(Some(it)))
     }
 
     fn schema() -> Value {
-        let control = mechanism_schema(AckSpec::NAMES, AckSpec::ABOUT, |name, offer| {
-            drop(AckSpec::parameters(name, offer));
-        });
+        let control = schema::mechanisms(&AckSpec::mechanisms());
         json!({ "anyOf": [{ "const": NO_CONTROL }, control] })
     }
 
     fn canonical(node: &Node<'_>) -> toml::Value {
         canonical::mechanism::<AckSpec>(node)
-    }
-}
-
-impl Read for SchedulerSpec {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "a scheduler", Self::NAMES, found)
-    }
-
-    fn schema() -> Value {
-        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
-            drop(Self::parameters(name, offer))
-        })
-    }
-}
-
-impl Read for AllocationSpec {
-    fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
-        mechanism(node, "an allocation", Self::NAMES, found)
-    }
-
-    fn schema() -> Value {
-        mechanism_schema(Self::NAMES, Self::ABOUT, |name, offer| {
-            drop(Self::parameters(name, offer))
-        })
-    }
-
-    fn canonical(node: &Node<'_>) -> toml::Value {
-        canonical::mechanism::<Self>(node)
     }
 }
 

@@ -4,15 +4,17 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_core::Factor;
-use tidegate_core::itcp::{Config, Kind, Most};
+use tidegate_core::itcp::{self, Config, Kind, Most};
+use tidegate_core::parameters::{Declared, Value as _};
 use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::canonical;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::read::{Node, Read, mechanism, mechanism_schema, wrong_type};
+use crate::mechanism::mechanism;
+use crate::read::{Node, Read, wrong_type};
+use crate::{canonical, schema};
 
 /// The rate adjuster of a trunk. Its weight ranges from 1 to [`MOST_WEIGHT`].
 #[derive(Clone, Debug)]
@@ -20,15 +22,16 @@ pub(crate) struct TrunkWeight(pub(crate) Config);
 
 impl Read for TrunkWeight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
+        let fields = |_: &str| Config::NAMES;
         let config = match node.get_ref() {
             DeValue::Integer(_) | DeValue::Float(_) => fixed(node, found)?,
             DeValue::String(_) => {
-                let Config { kind, .. } = mechanism(node, WHAT, KINDS, found)?;
+                let Config { kind, .. } = mechanism(node, WHAT, KINDS, fields, found)?;
                 Config { kind, ..usual() }
             }
             DeValue::Table(table) => {
                 let table = DeValue::Table(with_defaults(table));
-                mechanism(&Spanned::new(node.span(), table), WHAT, KINDS, found)?
+                mechanism(&Spanned::new(node.span(), table), WHAT, KINDS, fields, found)?
             }
             _ => {
                 found.push(wrong_type(node, "a number from 1 to 16, or \"measured\""));
@@ -51,20 +54,16 @@ impl Read for TrunkWeight {
     }
 
     fn schema() -> Value {
-        let mut table = mechanism_schema(KINDS, ABOUT, |_, offer| drop(Config::deserialize(offer)));
-        let forms = table["anyOf"].as_array_mut().into_iter().flatten();
-        for properties in forms.filter_map(|form| form.get_mut("properties")) {
-            for (name, about) in PARAMETERS {
-                if let Some(property) = properties.get_mut(*name) {
-                    property["description"] = json!(about);
-                }
-            }
-            for (name, default) in [("weight", u64::from(INITIAL)), ("most", MOST_WEIGHT.into())] {
-                if let Some(property) = properties.get_mut(name) {
-                    property["default"] = json!(default);
-                }
+        let mut laws = itcp::mechanisms();
+        laws.retain(|law| KINDS.contains(&law.name));
+        for parameter in laws.iter_mut().flat_map(|law| &mut law.parameters) {
+            match parameter.name {
+                "weight" => parameter.default = usual().weight.written(),
+                "most" => parameter.default = usual().most.written(),
+                _ => {}
             }
         }
+        let table = schema::mechanisms(&laws);
         let number = json!({ "type": "number", "minimum": 1, "maximum": MOST_WEIGHT });
         json!({ "anyOf": [number, table] })
     }
@@ -82,28 +81,6 @@ const WHAT: &str = "a law of weights";
 /// The laws for trunks. `literal` is excluded, because it needs the slope of a queue without a
 /// bound.
 const KINDS: &[&str] = &["fixed", "measured"];
-
-const ABOUT: &[&str] =
-    &["The weight does not change.", "The measured load and the measured service rate decide."];
-
-/// Descriptions of the parameters of a table.
-const PARAMETERS: &[(&str, &str)] = &[
-    ("samples", "Samples of a round. Default: 180."),
-    ("every", "Time between two samples, not below the round-trip time. Default: \"500 ms\"."),
-    ("weight", "The initial weight, from `least` to `most`. Default: 4."),
-    ("least", "The least weight, at least 1. Default: 1."),
-    ("most", "The greatest weight, from `least` to 16. Default: 16."),
-    ("margin", "The part of the load that the share is to exceed it by, below 1. Default: 0.1."),
-    (
-        "service",
-        "The busy time that the service rate is measured in: all of it, or the samples with the least rates. Default: \"mean\".",
-    ),
-    ("beta", "The part of the weight that a decrease takes, below 1. Default: 0.2."),
-    ("epsilon", "Not used by the laws of trunks."),
-    ("low_threshold", "Not used by the laws of trunks."),
-    ("high_threshold", "Not used by the laws of trunks."),
-    ("max_queue", "Not used by the laws of trunks."),
-];
 
 /// A number: a weight that does not change.
 fn fixed(node: &Node<'_>, found: &mut Findings) -> Option<Config> {

@@ -27,8 +27,6 @@ mod rules;
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::gate::{AHEAD, quantum};
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
@@ -37,38 +35,31 @@ use super::uncalled::Uncalled;
 use super::{AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpSegment};
-use crate::{Bytes, Cx, Rate, Time, units};
+use crate::{Bytes, Cx, Rate, Time, choice, parameters};
 use rules::{Bucket, Rule, VirtualQueue};
 
-/// Parameters of `postack`.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Rule that releases the next ACK.
-    pub release: Release,
-    /// Longest hold of an ACK. Windows that would cause holds of more than half of it are reduced.
-    #[serde(with = "units::duration")]
-    pub max_hold: Duration,
-    /// Side of the bottleneck on which the gateway is.
-    pub placement: Placement,
+parameters! {
+    /// Parameters of `postack`.
+    pub Config {
+        /// Rule that releases the next ACK.
+        release: Release = Release::default();
+        /// Longest hold of an ACK. Windows that would cause holds of more than half of it are reduced.
+        max_hold: Duration = MAX_HOLD;
+        /// Side of the bottleneck on which the gateway is.
+        placement: Placement = Placement::default();
+    }
 }
 
-/// Release rules (`postack`, R001-9).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Release {
-    /// P1: ACKs depart at the rate of their flow.
-    Bucket,
-    /// P2: an ACK is held for as long as its data would have waited in a queue of its flow.
-    VirtualQueue,
-    /// P3: ACKs depart while the queue of the class wants more data.
-    #[default]
-    Gate,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { release: Release::default(), max_hold: MAX_HOLD, placement: Placement::default() }
+choice! {
+    /// Release rules (`postack`, R001-9).
+    #[derive(Default)]
+    pub enum Release {
+        /// P1: ACKs depart at the rate of their flow.
+        Bucket = "bucket",
+        /// P2: an ACK is held for as long as its data would have waited in a queue of its flow.
+        VirtualQueue = "virtual-queue",
+        /// P3: ACKs depart while the queue of the class wants more data.
+        Gate = "gate" [default],
     }
 }
 

@@ -8,36 +8,31 @@
 
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
 use super::shares::Shares;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
-use crate::{Bytes, Cx, Rate, Time};
+use crate::{Bytes, Cx, Rate, Time, parameters};
 
-/// Parameters of `tcr`.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Side of the bottleneck on which the gateway is.
-    pub placement: Placement,
-    /// Largest segments that SYNs ask for, in bytes of the MSS option. `None` keeps the option.
-    ///
-    /// Source: `postack`, R001-6 (below some 10 kbit/s); RFC 9293, section 3.7.1 (without the option
-    /// senders take 536).
-    #[serde(deserialize_with = "segment_size")]
-    pub mss: Option<u16>,
+parameters! {
+    /// Parameters of `tcr`.
+    pub Config {
+        /// Side of the bottleneck on which the gateway is.
+        placement: Placement = Placement::default();
+        // Source: `postack`, R001-6; RFC 9293, section 3.7.1 (without the option senders take 536).
+        /// Largest segments that SYNs of uploads ask for, in bytes of the MSS option, for rates below some 10 kbit/s.
+        /// Default: the option of the receiver.
+        mss: Option<Bytes> = None, in LEAST_MSS..=GREATEST_MSS;
+    }
 }
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
             placement: self.placement,
-            mss: self.mss,
+            mss: self.mss.and_then(|mss| u16::try_from(mss.0).ok()),
             holds: Holds::new(false),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
@@ -47,14 +42,10 @@ impl Config {
 }
 
 /// The least `mss` with room for TCP options.
-const LEAST_MSS: u16 = 88;
+const LEAST_MSS: Bytes = Bytes(88);
 
-fn segment_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
-    let size = Bytes::deserialize(from)?;
-    let mss = u16::try_from(size.0).ok().filter(|mss| *mss >= LEAST_MSS);
-    let wrong = || D::Error::custom(format!("`mss` is {size}: write {LEAST_MSS} B to 65535 B"));
-    mss.map(Some).ok_or_else(wrong)
-}
+/// The greatest value of the option (RFC 9293, section 3.2).
+const GREATEST_MSS: Bytes = Bytes(65_535);
 
 /// The TCR of an aggregate.
 pub(super) struct Tcr {

@@ -2,18 +2,16 @@
 //!
 //! Source: RFC 8290, section 4.2 (turns); `aggregates`, section 4.3 (bucket).
 
-use serde::Deserialize;
-
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
 use crate::packet::{First, Member, Turns, make_room};
-use crate::{Bytes, Time};
+use crate::{Bytes, Time, parameters};
 
-/// No parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters.
+    pub Config {}
+}
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {

@@ -15,19 +15,17 @@
 //!   while members that were not updated since parts shrank save more. A full bucket is open, too.
 //! - With no packet waiting, the excess goes to the first packet that asks.
 
-use serde::Deserialize;
-
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{Member, Rings, make_room};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Time};
+use crate::{Bytes, Time, parameters};
 
-/// No parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters.
+    pub Config {}
+}
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> LogicalPartitions {

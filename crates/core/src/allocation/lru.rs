@@ -2,19 +2,17 @@
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 
-use serde::Deserialize;
-
 use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
 use crate::packet::{Member, Ring, make_room};
-use crate::{Bytes, Time};
+use crate::{Bytes, Time, parameters};
 
-/// No parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters.
+    pub Config {}
+}
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {

@@ -5,32 +5,30 @@
 //! bucket is full, and is paid off afterwards. Otherwise it would wait forever. Packets also pass a
 //! bucket of the aggregate, so that all flows together stay within the profile.
 
-use serde::Deserialize;
-
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{Member, Ring, make_room};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Time};
+use crate::{Bytes, Time, choice, parameters};
 
-/// Division of the burst.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Basis of a member's part of the burst, besides its weight.
-    pub depth: Depth,
+parameters! {
+    /// Division of the burst.
+    pub Config {
+        /// Basis of a member's part of the burst, besides its weight.
+        depth: Depth = Depth::default();
+    }
 }
 
-/// Basis of a member's part of the burst, besides its weight.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Depth {
-    /// Only the weight.
-    #[default]
-    Equal,
-    /// The round-trip time: tokens earned while the flow waits for ACKs then fit into its bucket.
-    Rtt,
+choice! {
+    /// Basis of a member's part of the burst, besides its weight.
+    #[derive(Default)]
+    pub enum Depth {
+        /// Only the weight.
+        Equal = "equal" [default],
+        /// The round-trip time: tokens earned while the flow waits for ACKs then fit into its bucket.
+        Rtt = "rtt",
+    }
 }
 
 impl Config {

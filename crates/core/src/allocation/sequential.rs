@@ -7,19 +7,17 @@
 //! Differs: a new flow takes the list position of a flow that has ended, if there is one. The paper
 //! does not define the position.
 
-use serde::Deserialize;
-
 use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
 use crate::packet::{Member, number};
-use crate::{Bytes, Time};
+use crate::{Bytes, Time, parameters};
 
-/// No parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters.
+    pub Config {}
+}
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {

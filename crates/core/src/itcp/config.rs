@@ -7,117 +7,73 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::{Bytes, Factor, units};
+use crate::parameters::{Declared, Form, Mechanism, Written, more_than};
+use crate::{Bytes, Factor, choice, parameters};
 
-/// Parameters of a rate adjuster. A file names the kind alone, or writes a table with `kind`.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// The law.
-    pub kind: Kind,
-    /// Samples of a round: `C`.
-    pub samples: u32,
-    /// Time between two samples: `P`. It is not below the round-trip time.
-    #[serde(with = "units::duration")]
-    pub every: Duration,
-    /// The initial weight.
-    pub weight: Factor,
-    /// The least weight, at least one.
-    pub least: Factor,
-    /// The greatest weight: `n`.
-    pub most: Most,
-    /// `literal`: margin of the wanted share above the load.
-    pub epsilon: Factor,
-    /// `measured`: margin of the wanted share above the load, as a part of the load.
-    pub margin: Factor,
-    /// `measured`: the samples that define the service rate.
-    pub service: Service,
-    /// A decrease takes this part of the weight.
-    pub beta: Factor,
-    /// `literal`: no increase while the mean queue is below this part of `max_queue`.
-    pub low_threshold: Factor,
-    /// `literal`: no decrease while the mean queue is above this part of `max_queue`, and a forced increase.
-    pub high_threshold: Factor,
-    /// `literal`: the queue to which the thresholds refer.
-    pub max_queue: Bytes,
-}
-
-impl Default for Config {
+parameters! {
+    /// Parameters of a rate adjuster. A file names the kind alone, or writes a table with `kind`.
+    ///
     /// Source: `itcp`, Table I.
-    fn default() -> Self {
-        Self {
-            kind: Kind::Fixed,
-            samples: 180,
-            every: Duration::from_millis(500),
-            weight: Factor::whole(10),
-            least: Factor::ONE,
-            most: Most::Constant(10),
-            epsilon: TENTH,
-            margin: TENTH,
-            service: Service::Mean,
-            beta: FIFTH,
-            low_threshold: FIFTH,
-            high_threshold: Factor::ONE,
-            max_queue: Bytes(200_000_000),
-        }
+    pub Config, checked; named by kind {
+        /// The law that changes the weight.
+        kind: Kind = Kind::Fixed;
+        /// Samples of a round.
+        samples: u32 = 180, in LEAST_SAMPLES..=MOST_SAMPLES;
+        /// Time between two samples. It is not below the round-trip time.
+        every: Duration = Duration::from_millis(500), in more_than(Duration::ZERO);
+        /// The initial weight, from `least` to `most`.
+        weight: Factor = Factor::whole(10), in Factor::ONE..;
+        /// The least weight.
+        least: Factor = Factor::ONE, in Factor::ONE..;
+        /// The greatest weight: a number, or `connections` for the number of local connections.
+        most: Most = Most::Constant(10);
+        /// With `literal`: margin of the wanted share above the load.
+        epsilon: Factor = TENTH, in ..Factor::ONE;
+        /// With `measured`: margin of the wanted share above the load, as a part of the load.
+        margin: Factor = TENTH, in ..Factor::ONE;
+        /// With `measured`: the samples that define the service rate.
+        service: Service = Service::Mean;
+        /// A decrease takes this part of the weight.
+        beta: Factor = FIFTH, in ..Factor::ONE;
+        /// With `literal`: no increase while the mean queue is below this part of `max_queue`.
+        low_threshold: Factor = FIFTH;
+        /// With `literal`: an increase, and no decrease, while the mean queue is above this part of `max_queue`.
+        high_threshold: Factor = Factor::ONE;
+        /// With `literal`: the queue to which the thresholds refer.
+        max_queue: Bytes = Bytes(200_000_000), in more_than(Bytes::ZERO);
     }
 }
 
 const TENTH: Factor = Factor::from_millionths(100_000);
 const FIFTH: Factor = Factor::from_millionths(200_000);
 
-/// The law that changes the weight.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The weight does not change.
-    #[default]
-    Fixed,
-    /// The slope of the gateway's queue decides, as in the paper.
-    Literal,
-    /// The measured load and the measured service rate decide.
-    Measured,
-    /// The weight is the measured load, as a part of the rate of the bottleneck.
-    Proportional,
-}
-
-impl Kind {
-    /// The names of all kinds.
-    pub const NAMES: &[&str] = &["fixed", "literal", "measured", "proportional"];
-
-    /// A sentence on each of [`NAMES`](Self::NAMES).
-    pub const ABOUT: &[&str] = &[
-        "The weight does not change.",
-        "The slope of the gateway's queue decides, as in the paper.",
-        "The measured load and the measured service rate decide.",
-        "The weight is the measured load, as a part of the rate of the bottleneck.",
-    ];
-
-    /// The name in files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::Literal => "literal",
-            Self::Measured => "measured",
-            Self::Proportional => "proportional",
-        }
+choice! {
+    /// The law that changes the weight.
+    #[derive(Default)]
+    pub enum Kind {
+        /// The weight does not change.
+        Fixed = "fixed" [default],
+        /// The slope of the gateway's queue decides, as in the paper.
+        Literal = "literal",
+        /// The measured load and the measured service rate decide.
+        Measured = "measured",
+        /// The weight is the measured load, as a part of the rate of the bottleneck.
+        Proportional = "proportional",
     }
 }
 
-/// The samples that define the service rate of a round.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Service {
-    /// All busy time. The rate contains capacity that idle neighbours leave over.
-    #[default]
-    Mean,
-    /// The samples with the lowest rates, in which the neighbours were busy too.
-    Contended,
+choice! {
+    /// The samples that define the service rate of a round.
+    #[derive(Default)]
+    pub enum Service {
+        /// All busy time. The rate contains capacity that idle neighbours leave over.
+        Mean = "mean" [default],
+        /// The samples with the lowest rates, in which the neighbours were busy too.
+        Contended = "contended",
+    }
 }
 
 /// The greatest weight. The paper uses a constant in its runs, and the number of connections in its
@@ -128,6 +84,17 @@ pub enum Most {
     Constant(u32),
     /// The number of local connections: the aggregate is then no more aggressive than they are together.
     Connections,
+}
+
+/// Descriptions of all laws and their parameters.
+#[must_use]
+pub fn mechanisms() -> Vec<Mechanism> {
+    let parameters = || Config::parameters().into_iter().filter(|it| it.name != "kind").collect();
+    let law = |(name, about): &(&'static str, &'static str)| {
+        let parameters = parameters();
+        Mechanism { name, about, parameters }
+    };
+    Kind::ABOUT.iter().map(law).collect()
 }
 
 impl Config {
@@ -178,18 +145,14 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If a parameter is out of its range. The text names it and the value to write instead.
-    pub fn check(&self) -> Result<(), &'static str> {
-        if !(LEAST_SAMPLES..=MOST_SAMPLES).contains(&self.samples) {
-            return Err("`samples` must be from 3 to 10000; write for example 180");
-        }
-        if self.every.is_zero() || self.round() > LONGEST_ROUND {
+    /// If they contradict each other. The text names them and the value to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        self.in_range()?;
+        if self.round() > LONGEST_ROUND {
             return Err(
-                "`every` must be above zero, and `samples` times `every` at most a day; write for example \"500 ms\"",
+                "`samples` times `every` must be at most a day; write for example \"500 ms\""
+                    .to_owned(),
             );
-        }
-        if self.least < Factor::ONE {
-            return Err("`least` must be at least 1");
         }
         let most = match self.most {
             Most::Constant(most) => Factor::whole(most),
@@ -197,22 +160,18 @@ impl Config {
         };
         if most < self.least {
             return Err(
-                "`most` must be at least `least`; write for example 10, or \"connections\"",
+                "`most` must be at least `least`; write for example 10, or \"connections\""
+                    .to_owned(),
             );
         }
         if self.weight < self.least || self.weight > most {
-            return Err("`weight` must be from `least` to `most`; write for example 10");
-        }
-        if [self.epsilon, self.margin, self.beta].iter().any(|part| *part >= Factor::ONE) {
-            return Err("`epsilon`, `margin` and `beta` must be below 1; write for example 0.1");
+            return Err("`weight` must be from `least` to `most`; write for example 10".to_owned());
         }
         if self.low_threshold >= self.high_threshold {
             return Err(
-                "`low_threshold` must be below `high_threshold`; write for example 0.2 and 1",
+                "`low_threshold` must be below `high_threshold`; write for example 0.2 and 1"
+                    .to_owned(),
             );
-        }
-        if self.max_queue == Bytes::ZERO {
-            return Err("`max_queue` must not be zero; write for example \"64 MiB\"");
         }
         Ok(())
     }
@@ -226,37 +185,6 @@ const MOST_SAMPLES: u32 = 10_000;
 
 /// The longest round: a load changes over a day.
 const LONGEST_ROUND: Duration = Duration::from_secs(86_400);
-
-impl<'de> Deserialize<'de> for Config {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Written;
-
-        impl<'de> Visitor<'de> for Written {
-            type Value = Config;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(
-                    f,
-                    "a rate adjuster: one of {}, or a table with `kind`",
-                    Kind::NAMES.join(", ")
-                )
-            }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<Config, E> {
-                let kind = Kind::deserialize(serde::de::value::StrDeserializer::new(name))?;
-                Ok(Config { kind, ..Config::default() })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Config, A::Error> {
-                let config = Config::deserialize(MapAccessDeserializer::new(map))?;
-                config.check().map_err(Error::custom)?;
-                Ok(config)
-            }
-        }
-
-        from.deserialize_any(Written)
-    }
-}
 
 impl<'de> Deserialize<'de> for Most {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -291,5 +219,23 @@ impl<'de> Deserialize<'de> for Most {
         }
 
         from.deserialize_any(Written)
+    }
+}
+
+crate::value! {
+    Most: form(), |it| Some(it.as_written()), <Self as Deserialize>::deserialize;
+}
+
+fn form() -> Form {
+    let connections = Form::Choice(&[("connections", "The number of local connections.")]);
+    Form::Any(vec![connections, Form::Whole(1, u32::MAX.into())])
+}
+
+impl Most {
+    fn as_written(self) -> Written {
+        match self {
+            Self::Constant(most) => Written::Whole(most.into()),
+            Self::Connections => Written::Text("connections".to_owned()),
+        }
     }
 }

@@ -7,8 +7,9 @@ use serde::de::{
 };
 
 use super::LinkConfig;
+use crate::parameters::Form;
 use crate::random::Random;
-use crate::{Time, units};
+use crate::{Time, parameters, units};
 
 /// Deviation of a packet's delay from the delay of the link.
 ///
@@ -91,12 +92,18 @@ impl<'de> Deserialize<'de> for Jitter {
     }
 }
 
-/// The form with a name.
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Named {
-    Uniform(#[serde(with = "units::duration")] Duration),
-    Normal(#[serde(with = "units::duration")] Duration),
+parameters! {
+    /// The form with a name: one of both fields.
+    Named {
+        /// Greatest deviation in either direction; each value is equally likely.
+        uniform: Option<Duration> = None;
+        /// Standard deviation of an almost normal distribution.
+        normal: Option<Duration> = None;
+    }
+}
+
+crate::value! {
+    Jitter: Form::Any(vec![Duration::form(), Named::form()]), |_it| None, <Self as Deserialize>::deserialize;
 }
 
 struct JitterVisitor;
@@ -113,9 +120,10 @@ impl<'de> Visitor<'de> for JitterVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Jitter, A::Error> {
-        Ok(match Named::deserialize(MapAccessDeserializer::new(map))? {
-            Named::Uniform(most) => Jitter::Uniform(most),
-            Named::Normal(deviation) => Jitter::Normal(deviation),
-        })
+        match Named::deserialize(MapAccessDeserializer::new(map))? {
+            Named { uniform: Some(most), normal: None } => Ok(Jitter::Uniform(most)),
+            Named { uniform: None, normal: Some(deviation) } => Ok(Jitter::Normal(deviation)),
+            _ => Err(de::Error::custom("write either `uniform` or `normal`")),
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Loss of packets on a link.
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{self, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 
-use crate::Chance;
+use crate::parameters::Form;
 use crate::random::Random;
+use crate::{Chance, parameters};
 
 /// Selects the packets that a link loses.
 ///
@@ -27,23 +28,34 @@ pub enum Loss {
 /// `1 / r` packets on average.
 ///
 /// Source: RFC 6534, section 4 (Gilbert-Elliott); the names are those of `tc-netem(8)`, `gemodel`.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GilbertElliott {
     /// Probability that a good link turns bad before the next packet.
     pub p: Chance,
     /// Probability that a bad link turns good before the next packet.
     pub r: Chance,
     /// Probability that a good link loses a packet.
-    #[serde(default)]
     pub good: Chance,
     /// Probability that a bad link loses a packet.
-    #[serde(default = "always")]
     pub bad: Chance,
 }
 
-const fn always() -> Chance {
-    Chance::from_ppb(1_000_000_000)
+parameters! {
+    /// The table as a file writes it.
+    Bursts {
+        /// Probability that a good link turns bad before the next packet.
+        p: Option<Chance> = None;
+        /// Probability that a bad link turns good before the next packet.
+        r: Option<Chance> = None;
+        /// Probability that a good link loses a packet.
+        good: Chance = Chance::NEVER;
+        /// Probability that a bad link loses a packet.
+        bad: Chance = Chance::ALWAYS;
+    }
+}
+
+crate::value! {
+    Loss: Form::Any(vec![Chance::form(), Bursts::form()]), |_it| None, <Self as Deserialize>::deserialize;
 }
 
 /// The losses of one link.
@@ -92,7 +104,10 @@ impl<'de> Visitor<'de> for LossVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {
-        GilbertElliott::deserialize(MapAccessDeserializer::new(map)).map(Loss::GilbertElliott)
+        let Bursts { p, r, good, bad } = Bursts::deserialize(MapAccessDeserializer::new(map))?;
+        let p = p.ok_or_else(|| A::Error::missing_field("p"))?;
+        let r = r.ok_or_else(|| A::Error::missing_field("r"))?;
+        Ok(Loss::GilbertElliott(GilbertElliott { p, r, good, bad }))
     }
 }
 

@@ -15,55 +15,39 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::filter::{Parallel, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
-use super::heuristic::check_filter;
+use super::heuristic::{MOST_BUCKETS, MOST_BYTES, MOST_STAGES};
 use super::memory::{Entry, is_trackable};
 use super::sums::{Accounts, Others, Projected, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::registry::checked;
-use crate::{Bytes, Factor, Rate, Time, units};
+use crate::{Bytes, Factor, Rate, Time, parameters};
 
-/// Filter and tracker.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Estimator of window and round trips.
-    pub tracker: TrackerSpec,
-    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
-    pub k: Option<u32>,
-    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
-    pub a: Option<Factor>,
-    /// Length of an interval.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-    /// Bytes within the first interval after which a flow is tracked at the latest.
-    pub threshold: Bytes,
-    /// Stages of the filter.
-    pub stages: u32,
-    /// Counters of a stage.
-    pub buckets: u32,
-}
-
-impl Default for Config {
+parameters! {
+    /// Filter and tracker.
+    ///
     /// As `heuristic`, with the largest filter that is allowed.
-    fn default() -> Self {
-        Self {
-            tracker: TrackerSpec::default(),
-            k: None,
-            a: None,
-            interval: Duration::from_secs(1),
-            threshold: Bytes(12_500),
-            stages: 4,
-            buckets: 4_096,
-        }
+    pub Config, checked {
+        /// Estimator of the window and the round trips of a flow.
+        tracker: TrackerSpec = TrackerSpec::default();
+        /// Parameter of the tracker: a gap of more than `RTT / k` between packets ends a round. The tracker
+        /// `two-way` uses it only until it has seen an ACK. Default: 10.
+        k: Option<u32> = None, in 1.., "write 10 for gaps of a tenth of a round trip";
+        /// Parameter of the tracker: weight of the old round-trip time against a new sample. Default: 0.9.
+        a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
+        /// Interval over which bytes are counted.
+        interval: Duration = Duration::from_secs(1), in more_than(Duration::ZERO);
+        /// Bytes within the first interval after which a flow is tracked at the latest. The threshold then follows
+        /// the traffic.
+        threshold: Bytes = Bytes(12_500), in Bytes(1)..=MOST_BYTES;
+        /// Stages of the filter.
+        stages: u32 = 4, in 1..=MOST_STAGES;
+        /// Counters of a stage of the filter.
+        buckets: u32 = 4_096, in 1..=MOST_BUCKETS;
     }
 }
-
-checked!(Config);
 
 /// Memory of a filter: counters of four bytes.
 const MOST_COUNTERS: u64 = (64 << 10) / 4;
@@ -80,7 +64,6 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        check_filter(self.interval, self.threshold, self.shape())?;
         if u64::from(self.stages) * u64::from(self.buckets) > MOST_COUNTERS {
             return Err("`stages` times `buckets` must be at most 16384: a filter has 64 KiB");
         }

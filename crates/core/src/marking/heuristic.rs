@@ -11,84 +11,48 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::filter::{Serial, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::memory::{Entry, is_trackable};
 use super::sums::{Accounts, Others, Projected, Rho, Rounds};
 use super::tracker::{Sighting, Track, TrackerSpec};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::registry::checked;
-use crate::{Bytes, Factor, Rate, Time, units};
+use crate::{Bytes, Factor, Rate, Time, parameters};
 
-/// Filter and tracker.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Estimator of window and round trips.
-    pub tracker: TrackerSpec,
-    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
-    pub k: Option<u32>,
-    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
-    pub a: Option<Factor>,
-    /// Length of an interval.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-    /// Bytes within an interval after which a flow passes the filter at the latest.
-    pub threshold: Bytes,
-    /// Stages of the filter.
-    pub stages: u32,
-    /// Counters of a stage.
-    pub buckets: u32,
-    /// The rounds of a flow that the projection counts: `next` is the paper's.
-    pub rounds: Rounds,
-}
-
-impl Default for Config {
+parameters! {
+    /// Filter and tracker.
+    ///
     /// Source: `marking`, section 5.
-    fn default() -> Self {
-        Self {
-            tracker: TrackerSpec::default(),
-            k: None,
-            a: None,
-            interval: Duration::from_secs(1),
-            threshold: Bytes(12_500),
-            stages: 3,
-            buckets: 8,
-            rounds: Rounds::default(),
-        }
+    pub Config, checked {
+        /// Estimator of the window and the round trips of a flow.
+        tracker: TrackerSpec = TrackerSpec::default();
+        /// Parameter of the tracker: a gap of more than `RTT / k` between packets ends a round. The tracker
+        /// `two-way` uses it only until it has seen an ACK. Default: 10.
+        k: Option<u32> = None, in 1.., "write 10 for gaps of a tenth of a round trip";
+        /// Parameter of the tracker: weight of the old round-trip time against a new sample. Default: 0.9.
+        a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
+        /// Interval over which bytes are counted.
+        interval: Duration = Duration::from_secs(1), in more_than(Duration::ZERO);
+        /// Bytes within an interval after which a flow passes the filter at the latest.
+        threshold: Bytes = Bytes(12_500), in Bytes(1)..=MOST_BYTES;
+        /// Stages of the filter.
+        stages: u32 = 3, in 1..=MOST_STAGES;
+        /// Counters of a stage of the filter.
+        buckets: u32 = 8, in 1..=MOST_BUCKETS;
+        /// The rounds of a flow that the projection counts: one in each round trip, or only the next, as in the paper.
+        rounds: Rounds = Rounds::default();
     }
 }
-
-checked!(Config);
 
 /// Most counters of a stage.
-const MOST_BUCKETS: u32 = 1 << 20;
+pub(super) const MOST_BUCKETS: u32 = 1 << 20;
 
 /// Most stages: a hash function each.
-const MOST_STAGES: u32 = 16;
+pub(super) const MOST_STAGES: u32 = 16;
 
-/// Checks the parameters of a filter. The error names the wrong parameter.
-pub(super) fn check_filter(
-    interval: Duration,
-    threshold: Bytes,
-    shape: Shape,
-) -> Result<(), &'static str> {
-    if interval.is_zero() {
-        return Err("`interval` must not be zero; write for example \"1 s\"");
-    }
-    if threshold == Bytes::ZERO || threshold.0 > u64::from(u32::MAX / 2) {
-        return Err("`threshold` must be from 1 B to 2 GiB; write for example \"12500 B\"");
-    }
-    if !(1..=MOST_STAGES).contains(&shape.stages) {
-        return Err("`stages` must be from 1 to 16; write for example 3");
-    }
-    if !(1..=MOST_BUCKETS).contains(&shape.buckets) {
-        return Err("`buckets` must be from 1 to 1048576; write for example 8");
-    }
-    Ok(())
-}
+/// The greatest threshold: half of the range of a counter.
+pub(super) const MOST_BYTES: Bytes = Bytes((1 << 31) - 1);
 
 impl Config {
     const fn shape(&self) -> Shape {
@@ -96,7 +60,6 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        check_filter(self.interval, self.threshold, self.shape())?;
         self.tracker.clone().with(self.k, self.a).map(drop)
     }
 

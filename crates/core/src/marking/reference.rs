@@ -19,55 +19,37 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::largest::Largest;
 use super::rounds::{Net, Round, Rounds, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::registry::checked;
 use crate::time::nanos;
-use crate::{Bytes, Factor, Packet, Rate, Time, units};
+use crate::{Bytes, Factor, Packet, Rate, Time, parameters};
 
-/// Tracker and horizon.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Estimator of window and round trips.
-    pub tracker: TrackerSpec,
-    /// Parameter of the tracker: a gap of more than `RTT / k` ends a round.
-    pub k: Option<u32>,
-    /// Parameter of the tracker: weight of the old round-trip time against a new sample.
-    pub a: Option<Factor>,
-    /// Most rounds of a flow that are projected, from 1 to 8.
-    ///
-    /// The default comes from the paper's first experiment (seeds 1 to 5, 20 s): 1 loses 1.4 % with
-    /// the tracker `paper` and 0.1 % with `two-way`, and 4 nothing.
-    pub rounds: u32,
-    /// Time over which the rate of untracked traffic is measured.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let interval = Duration::from_secs(1);
-        Self { tracker: TrackerSpec::default(), k: None, a: None, rounds: 4, interval }
+parameters! {
+    /// Tracker and horizon.
+    pub Config, checked {
+        /// Estimator of the window and the round trips of a flow.
+        tracker: TrackerSpec = TrackerSpec::default();
+        /// Parameter of the tracker: a gap of more than `RTT / k` between packets ends a round. The tracker
+        /// `two-way` uses it only until it has seen an ACK. Default: 10.
+        k: Option<u32> = None, in 1.., "write 10 for gaps of a tenth of a round trip";
+        /// Parameter of the tracker: weight of the old round-trip time against a new sample. Default: 0.9.
+        a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
+        // The default comes from the paper's first experiment (seeds 1 to 5, 20 s): 1 loses 1.4 % with
+        // the tracker `paper` and 0.1 % with `two-way`, and 4 nothing.
+        /// Most rounds of a flow that are projected, up to the longest round-trip time. The paper projects 1.
+        rounds: u32 = 4, in 1..=MOST_ROUNDS, "write 1 for the projection of the paper";
+        /// Time over which the rate of untracked traffic is measured.
+        interval: Duration = Duration::from_secs(1), in more_than(Duration::ZERO);
     }
 }
 
-checked!(Config);
-
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
-        if self.interval == Duration::ZERO {
-            return Err("`interval` must not be zero; write for example \"1 s\"");
-        }
-        if !(1..=MOST_ROUNDS).contains(&self.rounds) {
-            return Err("`rounds` must be from 1 to 8; write 1 for the projection of the paper");
-        }
         self.tracker.clone().with(self.k, self.a).map(drop)
     }
 

@@ -20,15 +20,13 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::memory::{Entry, Memory};
 use super::tracker::{Brief, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
 use crate::scheduler::ClassState;
 use crate::units::real;
-use crate::{Bytes, Rate, Time};
+use crate::{Bytes, Rate, Time, choice};
 
 /// Part of one flow in the sums. What it counts depends on the [`Rounds`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -361,15 +359,15 @@ pub(super) struct Others {
     pub(super) rounds: Rounds,
 }
 
-/// The rounds of a flow that the projection counts.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rounds {
-    /// The next round of each flow, as in the paper.
-    Next,
-    /// A round in each round trip of the flow.
-    #[default]
-    All,
+choice! {
+    /// The rounds of a flow that the projection counts.
+    #[derive(Default)]
+    pub enum Rounds {
+        /// The next round of each flow, as in the paper.
+        Next = "next",
+        /// A round in each round trip of the flow.
+        All = "all" [default],
+    }
 }
 
 /// The marks that an arrival requires: first for the buffer, then for each class.

@@ -101,11 +101,6 @@ impl Class {
             loss_bound: self.loss_bound,
         }
     }
-
-    /// Returns `true` if packets depart from such a queue in the order of arrival.
-    pub(crate) fn is_in_order(queue: &QdiscSpec) -> bool {
-        matches!(queue.unmarked(), QdiscSpec::DropTail(_))
-    }
 }
 
 /// Default burst: the bytes that the rate carries while the driver's loop is late, at least two
@@ -495,7 +490,7 @@ fn delays(
         let sharer = |(class, parent): (&Class, &Option<usize>)| Sharer {
             parent: *parent,
             terms: class.terms(direction),
-            in_order: Class::is_in_order(&class.queue),
+            in_order: class.queue.is_in_order(),
         };
         let sharers: Vec<_> = classes.iter().zip(parents).map(sharer).collect();
         for promise in delay::broken(&sharers, rate, frame) {

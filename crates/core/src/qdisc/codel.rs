@@ -4,48 +4,31 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::law::{Law, Leaves, Line, Standing};
-use super::{Backlog, Qdisc, checked};
+use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Handover, Member};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
 
-/// Limits of the waiting time and of the backlog.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Tolerated sojourn time on a busy link. At low rates it is at least the time of two packets.
-    #[serde(with = "units::duration")]
-    pub target: Duration,
-    /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-    /// target.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-    /// Size of a full packet. A backlog of at most one is never hit.
-    pub packet: Bytes,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-}
-
-impl Default for Config {
+parameters! {
+    /// Limits of the waiting time and of the backlog.
+    ///
     /// Source: RFC 8289, section 4.
-    fn default() -> Self {
-        Self {
-            limit: Bytes(4 << 20),
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-            packet: Bytes(1_514),
-            ecn: true,
-        }
+    pub Config, checked {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Tolerated sojourn time on a busy link. At low rates it is at least the time of two packets.
+        target: Duration = Duration::from_millis(5);
+        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
+        /// target.
+        interval: Duration = Duration::from_millis(100);
+        /// Size of a full packet. A backlog of at most one is never hit.
+        packet: Bytes = Bytes(1_514);
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = true;
     }
 }
-
-checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {

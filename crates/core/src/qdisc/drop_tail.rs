@@ -3,25 +3,17 @@
 //! Source: RFC 7567, section 1 ("tail drop"); in bytes, so that small packets do not take the room
 //! of large ones.
 
-use serde::Deserialize;
-
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Handover, Member};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
 
-/// Limit of the queue.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { limit: Bytes(1 << 20) }
+parameters! {
+    /// Limit of the queue.
+    pub Config {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
     }
 }
 

@@ -8,47 +8,27 @@
 //! probability for this packet, with hits spread evenly. So at every arrival the ratio of both
 //! probabilities is exactly `k`.
 
-use serde::Deserialize;
-
 use super::Backlog;
-use super::checked;
 use super::detector::{Detector, Odds};
 use super::managed::{Aqm, Managed, Verdict};
 use super::red::{self, Marking};
 use crate::packet::Codepoint;
 use crate::random::Random;
-use crate::{Factor, Packet, Rate, Time};
+use crate::{Factor, Packet, Rate, Time, parameters};
 
-/// Parameters of RED, and the packets in profile.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Ratio of the probabilities out of profile and in profile. At least 1.
-    pub k: Factor,
-    /// The DS codepoints of packets in profile.
-    pub in_profile: Vec<Codepoint>,
-    /// Parameters of RED.
-    pub red: red::Config,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let k = Factor::from_millionths(1_500_000);
-        let in_profile = Codepoint::LOW_DROP_PRECEDENCE.to_vec();
-        Self { k, in_profile, red: red::Config::default() }
+parameters! {
+    /// Parameters of RED, and the packets in profile.
+    pub Config {
+        /// Ratio of the probabilities out of profile and in profile.
+        k: Factor = Factor::from_millionths(1_500_000), in Factor::ONE.., "it spares packets in profile";
+        /// The DS codepoints of packets in profile, by name or number.
+        in_profile: Vec<Codepoint> = Codepoint::LOW_DROP_PRECEDENCE.to_vec();
+        /// Parameters of RED.
+        red: red::Config = red::Config::default();
     }
 }
-
-checked!(Config);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        if self.k < Factor::ONE {
-            return Err("`k` must be at least 1: it is what spares packets in profile");
-        }
-        Ok(())
-    }
-
     pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Managed<Ered> {
         let bit = |codepoint: &Codepoint| 1u64 << codepoint.number();
         let ered = Ered {

@@ -8,62 +8,38 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
-use super::{Backlog, Qdisc, checked};
+use super::{Backlog, Qdisc};
 use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, units};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
 
-/// Limits, the target of CoDel, and the quantum of a flow.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Most packets that may wait.
-    pub packets: u32,
-    /// Bytes that a flow may send in a round.
-    pub quantum: Bytes,
-    /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
-    #[serde(with = "units::duration")]
-    pub target: Duration,
-    /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-    /// target.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-}
-
-impl Default for Config {
+parameters! {
+    /// Limits, the target of CoDel, and the quantum of a flow.
+    ///
     /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
-    fn default() -> Self {
-        Self {
-            limit: Bytes(32 << 20),
-            packets: 10_240,
-            quantum: Bytes(1_514),
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-            ecn: true,
-        }
+    pub Config, checked {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(32 << 20), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Most packets that may wait.
+        packets: u32 = 10_240, in 1.., "no packet could wait";
+        /// Bytes that a flow may send in a round.
+        quantum: Bytes = Bytes(1_514), in LEAST_QUANTUM..;
+        /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
+        target: Duration = Duration::from_millis(5);
+        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
+        /// target.
+        interval: Duration = Duration::from_millis(100);
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = true;
     }
 }
 
-checked!(Config);
-
 impl Config {
     pub(super) fn check(&self) -> Result<(), &'static str> {
-        if self.quantum < LEAST_QUANTUM {
-            return Err("`quantum` must be at least \"256 B\"");
-        }
-        if self.packets == 0 {
-            return Err("`packets` must not be zero: none could wait");
-        }
         codel::check(self.target, self.interval)
     }
 
@@ -259,7 +235,7 @@ impl Qdisc for FqCodel {
 const MTU: Bytes = Bytes(1_514);
 
 /// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
-const LEAST_QUANTUM: Bytes = Bytes(256);
+pub(super) const LEAST_QUANTUM: Bytes = Bytes(256);
 const BATCH: u32 = 64;
 
 #[cfg(test)]

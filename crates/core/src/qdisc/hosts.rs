@@ -23,51 +23,38 @@ mod tests;
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use self::host::{Flow, HostState, Place, host_of, index};
 use self::lines::{Lines, OfFlow};
 use super::law::{Law, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
-use super::{Backlog, Qdisc, checked, fq_codel};
+use super::{Backlog, Qdisc, fq_codel};
 use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_room};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, units};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, parameters};
 
-/// Parameters of `hosts`: room, delay, and the bytes of a turn.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Most packets that may wait.
-    pub packets: u32,
-    /// Bytes a host, and each of its flows, may send in one turn.
-    pub quantum: Bytes,
-    /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
-    #[serde(with = "units::duration")]
-    pub target: Duration,
-    /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-    /// target.
-    #[serde(with = "units::duration")]
-    pub interval: Duration,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-    /// ACKs that say nothing new are dropped.
-    pub thin_acks: bool,
-}
-
-impl Default for Config {
+parameters! {
+    /// Parameters of `hosts`: room, delay, and the bytes of a turn.
+    ///
     /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
-    fn default() -> Self {
-        let fq_codel::Config { limit, packets, quantum, target, interval, ecn } =
-            fq_codel::Config::default();
-        Self { limit, packets, quantum, target, interval, ecn, thin_acks: true }
+    pub Config, checked {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = fq_codel::Config::default().limit, in more_than(Bytes::ZERO), "nothing could wait";
+        /// Most packets that may wait.
+        packets: u32 = fq_codel::Config::default().packets, in 1.., "no packet could wait";
+        /// Bytes a host, and each of its flows, may send in one turn.
+        quantum: Bytes = fq_codel::Config::default().quantum, in fq_codel::LEAST_QUANTUM..;
+        /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
+        target: Duration = fq_codel::Config::default().target;
+        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
+        /// target.
+        interval: Duration = fq_codel::Config::default().interval;
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = fq_codel::Config::default().ecn;
+        /// ACKs without data that acknowledge nothing new are dropped.
+        thin_acks: bool = true;
     }
 }
-
-checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::Backlog;
 use super::managed::Limit;
 use crate::units::real;
-use crate::{Bytes, Packet, Rate};
+use crate::{Bytes, Packet, Rate, choice};
 
-/// Unit of the length of a queue.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// Bytes: a short packet counts less than a long one.
-    #[default]
-    Bytes,
-    /// Packets of any length.
-    Packets,
+choice! {
+    /// Unit of the length of a queue.
+    #[derive(Default)]
+    pub enum Measure {
+        /// Bytes: a short packet counts less than a long one.
+        Bytes = "bytes" [default],
+        /// Packets of any length.
+        Packets = "packets",
+    }
 }
 
 /// Computes lengths of a queue in typical packets.

@@ -11,6 +11,7 @@ use super::{Backlog, Qdisc, QdiscSpec};
 use crate::flow::Flow;
 use crate::marking::{Marker, MarkingSpec, Observed, Place, Service, Target};
 use crate::packet::{Direction, FlowId, Handover, Member};
+use crate::parameters::Written;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
@@ -43,7 +44,19 @@ impl QdiscSpec {
     /// Returns `true` if the queue drops packets only when it is full, so that it can have a marking.
     #[must_use]
     pub fn can_be_marked(&self) -> bool {
-        matches!(self.unmarked(), Self::DropTail(_) | Self::PerFlow(_))
+        self.sample().limit().is_some()
+    }
+
+    /// Returns `true` if packets depart in the order of arrival, and none is dropped unless the queue is full.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        let queue = self.sample();
+        queue.is_one_line() && queue.limit().is_some()
+    }
+
+    /// An empty queue without the marking, to ask for its properties.
+    fn sample(&self) -> Box<dyn Qdisc> {
+        self.unmarked().build(None, Random::new(0, 0))
     }
 
     /// The queue without its marking.
@@ -57,6 +70,11 @@ impl QdiscSpec {
 }
 
 impl Config {
+    /// The changed parameters of the queue.
+    pub(super) fn changed(&self) -> Vec<(&'static str, Written)> {
+        self.queue.changed()
+    }
+
     /// The name of the queue.
     pub(super) fn name(&self) -> &'static str {
         self.queue.name()

@@ -8,30 +8,21 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
 use crate::packet::{First, FlowFifo, Handover, Member, Turns};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
 
-/// Limits of the queue.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Largest backlog of one flow in frame bytes. A single packet always fits. `None`: the bytes that the
-    /// rate carries in 1 s, at most 256 KiB. With a marking: `limit`.
-    #[serde(deserialize_with = "super::some_room")]
-    pub flow_limit: Option<Bytes>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { limit: Bytes(4 << 20), flow_limit: None }
+parameters! {
+    /// Limits of the queue.
+    pub Config {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Largest backlog of one flow in frame bytes. A single packet always fits. Default: the bytes that
+        /// the rate carries in 1 s, at most 256 KiB; with a `marking`, `limit`.
+        flow_limit: Option<Bytes> = None, in more_than(Bytes::ZERO), "nothing could wait";
     }
 }
 

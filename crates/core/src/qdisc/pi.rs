@@ -13,35 +13,38 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
+use super::Backlog;
 use super::length::{Measure, Ruler};
 use super::managed::{Aqm, Managed, Verdict};
-use super::{Backlog, checked};
+use crate::parameters::more_than;
+use crate::parameters::{Form, Value, Written};
 use crate::random::Random;
-use crate::units::{self, real};
-use crate::{Bytes, Packet, Rate, Time};
+use crate::units::real;
+use crate::{Bytes, Packet, Rate, Time, parameters};
 
-/// Target length, and the speed of the controller.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Target length.
-    pub target: Bytes,
-    /// Interval of the ticks that compute the probability.
-    #[serde(with = "units::duration")]
-    pub every: Duration,
-    /// Strength of the reaction.
-    pub gains: Gains,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-    /// Unit of the queue length: bytes or packets.
-    pub measure: Measure,
-    /// Size of a typical packet, the unit of lengths and gains.
-    pub packet: Bytes,
-    /// Longer packets are more likely to be hit.
-    pub by_size: bool,
+parameters! {
+    /// Target length, and the speed of the controller.
+    ///
+    /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); the target is two thirds of
+    /// the limit as in `marking`, section 5.1.
+    pub Config, checked {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(300_000), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Target length of the queue.
+        target: Bytes = Bytes(200_000);
+        /// Interval of the ticks that compute the probability.
+        every: Duration = Duration::from_micros(6_250);
+        /// Strength of the reaction: the coefficients `a` and `b` per packet, or `flows` and `rtt` for a design.
+        gains: Gains = Gains::Designed { flows: 60, rtt: Duration::from_millis(246), rate: None };
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = true;
+        /// Unit of the queue length: bytes or packets.
+        measure: Measure = Measure::Bytes;
+        /// Size of a typical packet, the unit of lengths and gains.
+        packet: Bytes = Bytes(1_514);
+        /// Longer packets are more likely to be hit.
+        by_size: bool = false;
+    }
 }
 
 /// Strength of the controller's reaction to the queue length.
@@ -95,25 +98,6 @@ impl<'de> Deserialize<'de> for Gain {
         gain.ok_or_else(|| de::Error::custom("expected a number above zero"))
     }
 }
-
-impl Default for Config {
-    /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); the target is two thirds of
-    /// the limit as in `marking`, section 5.1.
-    fn default() -> Self {
-        Self {
-            limit: Bytes(300_000),
-            target: Bytes(200_000),
-            every: Duration::from_micros(6_250),
-            gains: Gains::Designed { flows: 60, rtt: Duration::from_millis(246), rate: None },
-            ecn: true,
-            measure: Measure::Bytes,
-            packet: Bytes(1_514),
-            by_size: false,
-        }
-    }
-}
-
-checked!(Config);
 
 impl Config {
     fn check(&self) -> Result<(), &'static str> {
@@ -283,20 +267,36 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The fields of both forms.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[derive(Default)]
-struct Fields {
-    a: Option<Gain>,
-    b: Option<Gain>,
-    flows: Option<u32>,
-    rtt: Option<Span>,
-    rate: Option<Rate>,
+parameters! {
+    /// The fields of both forms.
+    Fields {
+        /// Coefficient of the present length, per packet.
+        a: Option<Gain> = None;
+        /// Coefficient of the previous length, less than `a`.
+        b: Option<Gain> = None;
+        /// Least number of long-lived TCP flows.
+        flows: Option<u32> = None;
+        /// Longest round-trip time, queueing included.
+        rtt: Option<Duration> = None;
+        /// Rate of the link. Default: the rate of the link that the queue serves.
+        rate: Option<Rate> = None;
+    }
 }
 
-#[derive(Deserialize)]
-struct Span(#[serde(with = "units::duration")] Duration);
+crate::value! {
+    Gain: Form::Number, |_it| None, <Self as Deserialize>::deserialize;
+    Gains: <Fields as Value>::form(), |it| it.as_written(), <Self as Deserialize>::deserialize;
+}
+
+impl Gains {
+    /// A design as a file writes it. `None` for coefficients.
+    fn as_written(&self) -> Option<Written> {
+        let Self::Designed { flows, rtt, rate } = self else { return None };
+        let fields = [("flows", flows.written()), ("rtt", rtt.written()), ("rate", rate.written())];
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        Some(Written::Table(fields.collect()))
+    }
+}
 
 impl<'de> Deserialize<'de> for Gains {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -307,7 +307,7 @@ impl<'de> Deserialize<'de> for Gains {
                 }
                 Ok(Self::Given { a, b })
             }
-            Fields { a: None, b: None, flows: Some(flows), rtt: Some(Span(rtt)), rate } => {
+            Fields { a: None, b: None, flows: Some(flows), rtt: Some(rtt), rate } => {
                 let zero = rate.is_some_and(|rate| rate.bps() == 0);
                 if flows == 0 || rtt.is_zero() || zero {
                     return Err(de::Error::custom("neither `flows`, `rtt` nor `rate` may be zero"));

@@ -13,63 +13,36 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
+use super::Backlog;
 use super::length::{Measure, Ruler};
 use super::managed::{Aqm, Managed, Verdict};
-use super::{Backlog, checked};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Chance, Packet, Rate, Time, units};
+use crate::{Bytes, Chance, Packet, Rate, Time, parameters};
 
-/// Target delay, and the parameters of the controller.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Target delay of packets.
-    #[serde(with = "units::duration")]
-    pub target: Duration,
-    /// Interval of the ticks that compute the probability.
-    #[serde(with = "units::duration")]
-    pub every: Duration,
-    /// Length of a burst before the first hit.
-    #[serde(with = "units::duration")]
-    pub burst: Duration,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-    /// Packets are marked while the probability is at most this value, and dropped above it.
-    pub mark_up_to: Chance,
-    /// Size of a typical packet. With at most two of them in the queue, no packet is hit.
-    pub packet: Bytes,
-}
-
-impl Default for Config {
+parameters! {
+    /// Target delay, and the parameters of the controller.
+    ///
     /// Source: RFC 8033, section 4 (15 ms, 150 ms) and section 5.1 (10 %).
-    fn default() -> Self {
-        Self {
-            limit: Bytes(4 << 20),
-            target: Duration::from_millis(15),
-            every: Duration::from_millis(15),
-            burst: Duration::from_millis(150),
-            ecn: true,
-            mark_up_to: Chance::from_ppb(100_000_000),
-            packet: Bytes(1_514),
-        }
+    pub Config {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Target delay of packets.
+        target: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
+        /// Interval of the ticks that compute the probability.
+        every: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
+        /// Length of a burst before the first hit.
+        burst: Duration = Duration::from_millis(150);
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = true;
+        /// Packets are marked while the probability is at most this value, and dropped above it.
+        mark_up_to: Chance = Chance::from_ppb(100_000_000);
+        /// Size of a typical packet. With at most two of them in the queue, no packet is hit.
+        packet: Bytes = Bytes(1_514);
     }
 }
-
-checked!(Config);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        if self.every.is_zero() || self.target.is_zero() {
-            return Err("neither `target` nor `every` may be zero");
-        }
-        Ok(())
-    }
-
     pub(super) fn build(&self, _: Option<Rate>, random: Random) -> Managed<Pie> {
         let pie = Pie {
             steering: Steering::new(self.target, self.every, self.burst),

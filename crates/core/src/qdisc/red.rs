@@ -6,81 +6,51 @@
 //! Differs: a packet that does not fit into `limit` is dropped. ns-2 accepts one packet more.
 //! Probabilities are compared with `<`, not `<=`.
 
-use serde::Deserialize;
-
 use super::Backlog;
-use super::checked;
 use super::detector::{Curve, Detector, Odds, Spread};
 use super::length::{Measure, Ruler};
 use super::managed::{Aqm, Managed, Verdict};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Chance, Packet, Rate, Time};
+use crate::{Bytes, Chance, Packet, Rate, Time, parameters};
 
-/// Thresholds and probabilities.
-///
-/// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Average length below which no packet is marked or dropped.
-    pub min: Bytes,
-    /// Average length at which packets are hit with probability `max_p`.
-    pub max: Bytes,
-    /// Probability of a hit at an average of `max`.
-    pub max_p: Chance,
-    /// Weight of the length at each arrival in the average.
-    pub weight: Chance,
-    /// Above `max` the probability rises to 1 at twice `max`. If false, it is 1 at once.
-    pub gentle: bool,
-    /// From `1/p` to `2/p` packets lie between two hits. If false, less than `1/p`.
-    pub wait: bool,
-    /// ECN-capable packets are marked in place of being dropped.
-    pub ecn: bool,
-    /// Packets are marked while the probability is at most this value, and dropped above it.
-    pub mark_up_to: Chance,
-    /// Unit of the queue length: bytes or packets.
-    pub measure: Measure,
-    /// Size of a typical packet. Converts bytes and idle time into packets.
-    pub packet: Bytes,
-    /// Longer packets are more likely to be hit.
-    pub by_size: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            limit: Bytes(400_000),
-            min: Bytes(30_000),
-            max: Bytes(90_000),
-            max_p: Chance::from_ppb(100_000_000),
-            weight: Chance::from_ppb(2_000_000),
-            gentle: true,
-            wait: false,
-            ecn: true,
-            mark_up_to: Chance::ALWAYS,
-            measure: Measure::Bytes,
-            packet: Bytes(1_514),
-            by_size: false,
-        }
+parameters! {
+    /// Thresholds and probabilities.
+    ///
+    /// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
+    pub Config, checked {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(400_000), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Average length below which no packet is marked or dropped.
+        min: Bytes = Bytes(30_000);
+        /// Average length at which packets are hit with probability `max_p`; more than `min`.
+        max: Bytes = Bytes(90_000);
+        /// Probability of a hit at an average of `max`.
+        max_p: Chance = Chance::from_ppb(100_000_000);
+        /// Weight of the length at each arrival in the average.
+        weight: Chance = Chance::from_ppb(2_000_000), in more_than(Chance::NEVER), "the average would never change";
+        /// Above `max` the probability rises to 1 at twice `max`. If false, it is 1 at once.
+        gentle: bool = true;
+        /// From `1/p` to `2/p` packets lie between two hits. If false, less than `1/p`.
+        wait: bool = false;
+        /// ECN-capable packets are marked in place of being dropped.
+        ecn: bool = true;
+        /// Packets are marked while the probability is at most this value, and dropped above it.
+        mark_up_to: Chance = Chance::ALWAYS;
+        /// Unit of the queue length: bytes or packets.
+        measure: Measure = Measure::Bytes;
+        /// Size of a typical packet. Converts bytes and idle time into packets.
+        packet: Bytes = Bytes(1_514), in more_than(Bytes::ZERO);
+        /// Longer packets are more likely to be hit.
+        by_size: bool = false;
     }
 }
-
-checked!(Config);
 
 impl Config {
     /// Checks the fields together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.min >= self.max {
             return Err("`min` must be less than `max`");
-        }
-        if self.packet == Bytes::ZERO {
-            return Err("`packet` must not be zero");
-        }
-        if self.weight == Chance::NEVER {
-            return Err("`weight` must not be zero: the average would never change");
         }
         Ok(())
     }

@@ -10,41 +10,24 @@
 //! - W is an equal share of the window of the trunk, at least four packets.
 //! - A flow is active if it sent in the present two seconds or the two before.
 
-use serde::Deserialize;
-
-use super::{Backlog, Qdisc, checked, drop_tail};
+use super::{Backlog, Qdisc, drop_tail};
 use crate::packet::{Handover, Member, make_room};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 
-/// Limits of the queue.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Intended largest backlog, exceeded for a short time only. A value above `limit` acts like
-    /// `limit`.
-    pub threshold: Bytes,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { limit: Bytes(150_000), threshold: Bytes(50_000) }
+parameters! {
+    /// Limits of the queue.
+    pub Config {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(150_000), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Intended largest backlog, exceeded for a short time only. A value above `limit` acts like
+        /// `limit`.
+        threshold: Bytes = Bytes(50_000), in more_than(Bytes::ZERO), "every packet would be hit";
     }
 }
-
-checked!(Config);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        if self.threshold == Bytes::ZERO {
-            return Err("`threshold` must not be zero: every packet would be hit");
-        }
-        Ok(())
-    }
-
     pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> Sparing {
         Sparing {
             line: drop_tail::Config { limit: self.limit }.build(rate, random.clone()),

@@ -17,42 +17,25 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use super::{Backlog, Qdisc, checked, drop_tail};
+use super::{Backlog, Qdisc, drop_tail};
 use crate::packet::{Codepoint, Handover, Member};
+use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time, parameters};
 
-/// Limits of the queue.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields, remote = "Self")]
-pub struct Config {
-    /// Most bytes that may wait, as frames.
-    #[serde(deserialize_with = "super::room")]
-    pub limit: Bytes,
-    /// Most management packets in the queue: eight for each expected connection.
-    pub threshold: u32,
-    /// Drops or marks some management packets from half of `threshold` on.
-    pub early: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { limit: Bytes(1 << 20), threshold: 64, early: true }
+parameters! {
+    /// Limits of the queue.
+    pub Config {
+        /// Most bytes that may wait, as frames.
+        limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
+        /// Most management packets in the queue: eight for each expected connection.
+        threshold: u32 = 64, in 1.., "no trunk could probe";
+        /// Drops or marks some management packets from half of `threshold` on.
+        early: bool = true;
     }
 }
-
-checked!(Config);
 
 impl Config {
-    fn check(&self) -> Result<(), &'static str> {
-        if self.threshold == 0 {
-            return Err("`threshold` must not be zero: no trunk could probe");
-        }
-        Ok(())
-    }
-
     pub(super) fn build(&self, rate: Option<Rate>, random: Random) -> TrunkFifo {
         let line = drop_tail::Config { limit: self.limit }.build(rate, random.clone());
         TrunkFifo {
@@ -306,7 +289,10 @@ mod tests {
     #[test]
     fn a_threshold_of_zero_is_refused() {
         assert!(
-            toml::from_str::<Config>("threshold = 0").unwrap_err().to_string().contains("zero")
+            toml::from_str::<Config>("threshold = 0")
+                .unwrap_err()
+                .to_string()
+                .contains("at least 1")
         );
     }
 }

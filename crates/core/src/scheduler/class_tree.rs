@@ -1,15 +1,13 @@
 //! The scheduler `class-tree`: [`ClassTree`] behind the trait.
 
-use serde::Deserialize;
-
 use super::{Scheduler, Term};
 use crate::class::{ClassId, ClassTree, Sent, Terms};
-use crate::{Bytes, Rate, Time};
+use crate::{Bytes, Rate, Time, parameters};
 
-/// No parameters.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters.
+    pub Config {}
+}
 
 impl Config {
     pub(super) fn build(&self, _: Rate) -> ClassTree {

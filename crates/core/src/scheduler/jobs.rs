@@ -43,50 +43,51 @@ mod record;
 mod tests;
 mod weights;
 
-use serde::Deserialize;
-
 use super::{ClassState, Delays, Kept, Relations, Scheduler, Term};
 use crate::class::{ClassId, Sent, Terms};
 use crate::packet::number;
 use crate::units::real;
-use crate::{Bytes, Rate, Time};
+use crate::{Bytes, Rate, Time, choice, parameters};
 use class::Class;
 use rates::Load;
 
-/// Parameters of JoBS.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Search for the class that is furthest below its loss bound.
-    pub victim: Search,
-    /// Growth of the theoretical output of a class.
-    pub output: Output,
-    /// Bytes that may wait in all classes together: `buffer` of the gateway.
-    #[serde(skip)]
-    pub buffer: Bytes,
+parameters! {
+    /// Parameters of JoBS.
+    pub Config {
+        /// Search of a full buffer for the class that is furthest below its loss bound. `ns2` takes the last
+        /// backlogged class, as a fault in ns-2 does, for comparison.
+        victim: Search = Search::default();
+        /// Events at which the theoretical output of a class grows: transmissions of the link (`continuous`), or
+        /// arrivals of the class, as in the authors' code, for comparison.
+        output: Output = Output::default();
+    }
+    apart {
+        /// Bytes that may wait in all classes together: `buffer` of the gateway.
+        buffer: Bytes = Self::BUFFER;
+    }
 }
 
-/// The search of a full buffer for the class that is furthest below its loss bound.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Search {
-    /// The class that can lose most; among equal classes the one of lower priority.
-    #[default]
-    Furthest,
-    /// The backlogged class of lowest priority, as in ns-2, whose search has a fault. Only for
-    /// comparison.
-    Ns2,
+choice! {
+    /// The search of a full buffer for the class that is furthest below its loss bound.
+    #[derive(Default)]
+    pub enum Search {
+        /// The class that can lose most; among equal classes the one of lower priority.
+        Furthest = "furthest" [default],
+        /// The backlogged class of lowest priority, as in ns-2, whose search has a fault. Only for
+        /// comparison.
+        Ns2 = "ns2",
+    }
 }
 
-/// The events at which the theoretical output of a class grows.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Output {
-    /// Arrivals of the class, as in the authors' code. Only for comparison.
-    Arrivals,
-    /// Transmissions of the link.
-    #[default]
-    Continuous,
+choice! {
+    /// The events at which the theoretical output of a class grows.
+    #[derive(Default)]
+    pub enum Output {
+        /// Arrivals of the class, as in the authors' code. Only for comparison.
+        Arrivals = "arrivals",
+        /// Transmissions of the link.
+        Continuous = "continuous" [default],
+    }
 }
 
 impl Config {
@@ -112,12 +113,6 @@ impl Config {
             window: record::Window::default(),
             states: Vec::new(),
         }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { victim: Search::default(), output: Output::default(), buffer: Self::BUFFER }
     }
 }
 

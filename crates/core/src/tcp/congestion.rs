@@ -222,6 +222,12 @@ pub trait CongestionControl: Send {
         None
     }
 
+    /// The algorithm uses the mean round-trip time of the aggregate: see
+    /// [`on_aggregate`](Self::on_aggregate).
+    fn wants_aggregate(&self) -> bool {
+        false
+    }
+
     /// The algorithm uses [`Ack::delivery`]. The sender estimates the delivery rate only in this
     /// case.
     fn wants_delivery_rate(&self) -> bool {
@@ -239,13 +245,13 @@ registry! {
     CongestionSpec, "a congestion control", build(counting: Counting) -> CongestionControl:
     /// Additive increase, multiplicative decrease, with byte counting (RFC 5681, RFC 3465).
     Reno => reno, "reno";
-    /// As the papers had it: one segment per round trip, counted in ACKs (ns-2).
+    /// NewReno as in ns-2: one segment per round trip, counted in ACKs.
     NewReno => newreno, "newreno";
     /// Growth by a cubic function of time, and HyStart++ (RFC 9438, RFC 9406).
     Cubic => cubic, "cubic";
-    /// So many packets of its own in the queue, and no more.
+    /// Keeps a fixed number of its own segments in the queue.
     Vegas => vegas, "vegas";
-    /// The same as ns-2 has it, with the weight of `itcp`.
+    /// Vegas as in ns-2, with the weight of `itcp`.
     VegasNs2 => vegas_ns2, "vegas-ns2";
     /// Vegas with shares in proportion to weights (`itcp`).
     WeightedVegas => weighted_vegas, "weighted-vegas";
@@ -253,25 +259,16 @@ registry! {
     WeightedReno => weighted_reno, "weighted-reno";
     /// Growth by the square of the round-trip time: equal rates within an aggregate.
     AggregateFair => aggregate_fair, "aggregate-fair";
-    /// Growth by several segments where the round-trip time is long.
+    /// Growth by several segments per round trip for connections with a long round-trip time.
     IncreaseByK => increase_by_k, "increase-by-k";
-    /// Reduction by as much as was marked (RFC 8257).
+    /// Reduction in proportion to the marked part of the data (RFC 8257).
     Dctcp => dctcp, "dctcp";
-    /// The rate and the round-trip time of the path, measured (version 1, as in Linux).
+    /// Measures the rate and the round-trip time of the path (version 1, as in Linux).
     Bbr => bbr, "bbr";
-    /// So few packets in the queue, found by the delay they add (Copa).
+    /// Keeps few segments in the queue, and measures them by their delay (Copa).
     Copa => copa, "copa";
     /// A constant rate despite losses: a sender that ignores congestion.
     Constant => constant, "constant";
-}
-
-/// Reads a factor of at most one.
-fn part<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Factor, D::Error> {
-    let factor: Factor = serde::Deserialize::deserialize(from)?;
-    if factor > Factor::ONE {
-        return Err(serde::de::Error::custom(format_args!("{factor} is more than 1")));
-    }
-    Ok(factor)
 }
 
 #[cfg(test)]
@@ -309,7 +306,7 @@ mod tests {
         for (text, expected) in [
             ("\"bic\"", "reno, newreno"),
             ("{ kind = \"reno\", betta = 0.8 }", "betta"),
-            ("{ kind = \"cubic\", beta = 1.5 }", "more than 1"),
+            ("{ kind = \"cubic\", beta = 1.5 }", "at most 1"),
             ("{ kind = \"dctcp\", gain = -1 }", "a number from 0"),
             ("{ kind = \"increase-by-k\", from = 3 }", "has no unit"),
         ] {

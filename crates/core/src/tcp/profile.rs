@@ -11,170 +11,167 @@ use serde::Deserialize;
 use known::{LINUX, NS2, RFC};
 
 use super::congestion::{CongestionSpec, Counting};
-use crate::{Bytes, units};
+use crate::parameters::{Declared, Parameter};
+use crate::{Bytes, choice, parameters};
 
-/// The stack that an end point imitates.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
-pub enum Profile {
-    /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth counted in
-    /// ACKs, windows down to one segment on ECN.
-    #[serde(rename = "ns2-2003")]
-    Ns2,
-    /// The IETF's standards track.
-    #[default]
-    #[serde(rename = "rfc")]
-    Rfc,
-    /// Linux 6, with its default settings.
-    #[serde(rename = "linux")]
-    Linux,
+choice! {
+    /// The stack that an end point imitates.
+    #[derive(Default, Hash)]
+    pub enum Profile {
+        /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth counted in
+        /// ACKs, windows down to one segment on ECN.
+        Ns2 = "ns2-2003",
+        /// The IETF's standards track.
+        Rfc = "rfc" [default],
+        /// Linux 6, with its default settings.
+        Linux = "linux",
+    }
 }
 
-/// Detection and repair of lost segments.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Recovery {
-    /// Fast retransmit without fast recovery. Three duplicate ACKs start slow start from one
-    /// segment, as a timeout does (4.3BSD-Tahoe, doi 10.1145/52325.52356).
-    Tahoe,
-    /// The first new ACK ends recovery (RFC 2581, section 3.2).
-    Reno,
-    /// Partial ACKs repair one loss each (RFC 6582).
-    NewReno,
-    /// Selective acknowledgements repair losses (RFC 6675). Without SACK from the peer, as
-    /// `NewReno`.
-    Sack,
+choice! {
+    /// Detection and repair of lost segments.
+    pub enum Recovery {
+        /// Fast retransmit without fast recovery. Three duplicate ACKs start slow start from one
+        /// segment, as a timeout does (4.3BSD-Tahoe, doi 10.1145/52325.52356).
+        Tahoe = "tahoe",
+        /// The first new ACK ends recovery (RFC 2581, section 3.2).
+        Reno = "reno",
+        /// Partial ACKs repair one loss each (RFC 6582).
+        NewReno = "new-reno",
+        /// Selective acknowledgements repair losses (RFC 6675). Without SACK from the peer, as
+        /// `NewReno`.
+        Sack = "sack",
+    }
 }
 
-/// Effect of duplicate ACKs in a recovery without SACK.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Duplicates {
-    /// They widen the window (RFC 6582).
-    Inflate,
-    /// Each duplicate ACK counts as one delivered segment, as a SACK block would (Linux).
-    Deliver,
+choice! {
+    /// Effect of duplicate ACKs in a recovery without SACK.
+    pub enum Duplicates {
+        /// They widen the window (RFC 6582).
+        Inflate = "inflate",
+        /// Each duplicate ACK counts as one delivered segment, as a SACK block would (Linux).
+        Deliver = "deliver",
+    }
 }
 
-/// Estimate of the bytes in flight in a recovery with SACK.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pipe {
-    /// The count of the scoreboard (RFC 6675, `SetPipe`).
-    Scoreboard,
-    /// A counter: each ACK takes one segment from it, a partial ACK two. Three duplicate ACKs start
-    /// the recovery and release only the retransmission. Every hole is then repaired once, before
-    /// new data is sent. SACK blocks are forgotten when a recovery ends or the timer expires
-    /// (ns-2's `Sack1`, after doi 10.1145/235160.235162).
-    Estimate,
+choice! {
+    /// Estimate of the bytes in flight in a recovery with SACK.
+    pub enum Pipe {
+        /// The count of the scoreboard (RFC 6675, `SetPipe`).
+        Scoreboard = "scoreboard",
+        /// A counter: each ACK takes one segment from it, a partial ACK two. Three duplicate ACKs start
+        /// the recovery and release only the retransmission. Every hole is then repaired once, before
+        /// new data is sent. SACK blocks are forgotten when a recovery ends or the timer expires
+        /// (ns-2's `Sack1`, after doi 10.1145/235160.235162).
+        Estimate = "estimate",
+    }
 }
 
-/// Limited transmit: the first two duplicate ACKs release one segment each.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum LimitedTransmit {
-    /// Never.
-    Off,
-    /// Before fast recovery (RFC 3042).
-    Open,
-    /// Also in the slow start after a timeout, where a retransmission is released (ns-2).
-    Always,
+choice! {
+    /// Limited transmit: the first two duplicate ACKs release one segment each.
+    pub enum LimitedTransmit {
+        /// Never.
+        Off = "off",
+        /// Before fast recovery (RFC 3042).
+        Open = "open",
+        /// Also in the slow start after a timeout, where a retransmission is released (ns-2).
+        Always = "always",
+    }
 }
 
-/// ECN capability of the end point.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum EcnMode {
-    /// No.
-    Off,
-    /// RFC 3168: the receiver repeats ECN-Echo until the sender has set CWR.
-    Classic,
-    /// The receiver reports exactly the marked segments (RFC 8257, section 3.2).
-    Accurate,
+choice! {
+    /// ECN capability of the end point.
+    pub enum EcnMode {
+        /// No.
+        Off = "off",
+        /// RFC 3168: the receiver repeats ECN-Echo until the sender has set CWR.
+        Classic = "classic",
+        /// The receiver reports exactly the marked segments (RFC 8257, section 3.2).
+        Accurate = "accurate",
+    }
 }
 
-/// The base of a reduction of the window.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReduceFrom {
-    /// The bytes in flight (RFC 5681, equation 4).
-    Flight,
-    /// The window in use: the smaller of congestion window and receive window (ns-2).
-    Window,
-    /// The congestion window (Linux).
-    Congestion,
+choice! {
+    /// The base of a reduction of the window.
+    pub enum ReduceFrom {
+        /// The bytes in flight (RFC 5681, equation 4).
+        Flight = "flight",
+        /// The window in use: the smaller of congestion window and receive window (ns-2).
+        Window = "window",
+        /// The congestion window (Linux).
+        Congestion = "congestion",
+    }
 }
 
-/// Treatment of a window that the application does not use.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum IdleRule {
-    /// The window stays, and grows even if unused (ns-2).
-    Keep,
-    /// After a retransmission timeout without transmissions the window falls to the restart window
-    /// (RFC 5681, section 4.1). It grows even if unused.
-    Restart,
-    /// The window halves for every retransmission timeout without transmissions. It does not grow
-    /// while unused (RFC 2861, as in Linux).
-    Halve,
-    /// The window stays for five minutes, and does not grow unless half of it was used. A loss
-    /// reduces the used part (RFC 7661).
-    Validate,
+choice! {
+    /// Treatment of a window that the application does not use.
+    pub enum IdleRule {
+        /// The window stays, and grows even if unused (ns-2).
+        Keep = "keep",
+        /// After a retransmission timeout without transmissions the window falls to the restart window
+        /// (RFC 5681, section 4.1). It grows even if unused.
+        Restart = "restart",
+        /// The window halves for every retransmission timeout without transmissions. It does not grow
+        /// while unused (RFC 2861, as in Linux).
+        Halve = "halve",
+        /// The window stays for five minutes, and does not grow unless half of it was used. A loss
+        /// reduces the used part (RFC 7661).
+        Validate = "validate",
+    }
 }
 
-/// The part of the retransmission timeout that has a lower bound.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Floor {
-    /// The whole timeout (RFC 6298, section 2.4).
-    Timeout,
-    /// The term that is added to the smoothed round-trip time (Linux).
-    Variation,
+choice! {
+    /// The part of the retransmission timeout that has a lower bound.
+    pub enum Floor {
+        /// The whole timeout (RFC 6298, section 2.4).
+        Timeout = "timeout",
+        /// The term that is added to the smoothed round-trip time (Linux).
+        Variation = "variation",
+    }
 }
 
-/// Detection of spurious timeouts.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Spurious {
-    /// No detection.
-    Off,
-    /// The timestamp that the first ACK echoes (RFC 3522).
-    Timestamps,
-    /// Timestamps, the ACKs after a timeout (F-RTO, RFC 5682), and D-SACK (RFC 3708), as in Linux.
-    All,
+choice! {
+    /// Detection of spurious timeouts.
+    pub enum Spurious {
+        /// No detection.
+        Off = "off",
+        /// The timestamp that the first ACK echoes (RFC 3522).
+        Timestamps = "timestamps",
+        /// Timestamps, the ACKs after a timeout (F-RTO, RFC 5682), and D-SACK (RFC 3708), as in Linux.
+        All = "all",
+    }
 }
 
 /// Makes [`Details`] and the fields that a file may set.
 macro_rules! details {
-    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty $(as $with:literal)?,)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
         /// Every detail of an end point that a [`Profile`] decides.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub struct Details {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
-        impl Details {
-            /// Name and description of each detail in a file.
-            pub const ABOUT: &[(&str, &str)] =
-                &[$((stringify!($name), concat!($($doc),+).trim_ascii())),+];
-        }
-
-        /// An end point as written in a file.
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Described {
-            #[serde(default)]
-            profile: Profile,
-            congestion: Option<CongestionSpec>,
-            mss: Option<Bytes>,
-            receive_window: Option<Bytes>,
-            window_scale: Option<u8>,
-            $(#[serde(default $(, with = $with)?)] $name: Option<$type>,)+
+        parameters! {
+            /// An end point as written in a file.
+            Described {
+                /// The stack that the end point imitates.
+                profile: Option<Profile> = None;
+                /// The congestion control, by name or as a table. Default: that of the profile.
+                congestion: Option<CongestionSpec> = None;
+                /// Largest segment that is sent and accepted, without headers. Default: 1460 B.
+                mss: Option<Bytes> = None;
+                /// Size of the receive buffer: the most bytes accepted and not yet read. Default: 4 MiB.
+                receive_window: Option<Bytes> = None;
+                /// Window scale that is offered. Default: the least that can express `receive_window`.
+                window_scale: Option<u8> = None;
+                $($(#[doc = $doc])+ $name: Option<$type> = None;)+
+            }
         }
 
         impl Described {
             /// The profile's details, with the overrides of the file.
             fn details(&self) -> Details {
-                let mut details = self.profile.details();
+                let mut details = self.profile.unwrap_or_default().details();
                 $(if let Some(set) = self.$name { details.$name = set; })+
                 details
             }
@@ -197,22 +194,22 @@ details! {
     /// Segments a receiver answers with one ACK; 1 is an ACK for each.
     ack_every: u8,
     /// How long an ACK may be delayed.
-    ack_delay: Duration as "units::optional_duration",
+    ack_delay: Duration,
     /// A copy of the newest segment in order counts like a new segment for the delayed ACK (ns-2);
     /// otherwise it is answered at once (RFC 5681, section 4.2).
     delays_copies: bool,
     /// Segments at the beginning, and after a loss, that are answered at once.
     quick_acks: u8,
     /// Retransmission timeout before the first measurement.
-    rto_initial: Duration as "units::optional_duration",
+    rto_initial: Duration,
     /// Its least value, by `rto_floor`.
-    rto_min: Duration as "units::optional_duration",
+    rto_min: Duration,
     /// Its greatest value.
-    rto_max: Duration as "units::optional_duration",
+    rto_max: Duration,
     /// What `rto_min` bounds.
     rto_floor: Floor,
     /// The clock's step: round-trip times and timeouts are whole multiples of it; zero for none.
-    clock_granularity: Duration as "units::optional_duration",
+    clock_granularity: Duration,
     /// Every ACK measures a round-trip time; otherwise one segment at a time is timed.
     rtt_every_ack: bool,
     /// The estimator counts in steps of the clock: a round-trip time is the number of steps that
@@ -251,7 +248,7 @@ details! {
     /// A lost tail is probed for before the timeout (RFC 8985, section 7).
     tail_loss_probe: bool,
     /// What a tail loss probe waits for beyond two round-trip times.
-    probe_slack: Duration as "units::optional_duration",
+    probe_slack: Duration,
     /// When the first two duplicate ACKs let one segment go each.
     limited_transmit: LimitedTransmit,
     /// Timestamps are offered (RFC 7323).
@@ -293,7 +290,7 @@ details! {
     /// section 3.8.6.2.2); otherwise only when less than a segment of it was left.
     window_updates: bool,
     /// How long a closed connection answers what was on its way.
-    time_wait: Duration as "units::optional_duration",
+    time_wait: Duration,
     /// Misbehaviour: the sender sends beyond the window of its peer.
     ignores_window: bool,
     /// Misbehaviour: an ACK advances by at most this many bytes, so each segment brings several ACKs (ACK
@@ -352,6 +349,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Descriptions of the fields of a table in a file.
+    #[must_use]
+    pub fn parameters() -> Vec<Parameter> {
+        Described::parameters()
+    }
+
     /// An end point with this profile, its default congestion control, segments of 1,460 bytes and
     /// a receive window of 4 MiB.
     #[must_use]
@@ -386,7 +389,7 @@ impl TryFrom<Described> for Config {
     type Error = String;
 
     fn try_from(described: Described) -> Result<Self, String> {
-        let default = Self::new(described.profile);
+        let default = Self::new(described.profile.unwrap_or_default());
         let details = described.details();
         let mss = match described.mss {
             None => default.mss,

@@ -70,7 +70,6 @@ const SHARED_IN_CORE: &[&str] = &[
     "Shares",
     "Signal",
     "Slot",
-    "Span",
     "Stage",
     "State",
     "Step",
@@ -134,11 +133,37 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
+/// The names of the types that `text` defines, at the left margin or in `choice!` and `parameters!`.
+fn definitions(text: &str) -> Vec<&str> {
+    let mut declares = false;
+    let mut names = Vec::new();
+    for line in text.lines() {
+        match line {
+            "choice! {" | "parameters! {" => declares = true,
+            "}" => declares = false,
+            _ => {}
+        }
+        let inner = line.strip_prefix("    ").filter(|_| declares);
+        names.extend(
+            defined(line).or_else(|| inner.and_then(|it| defined(it).or_else(|| declared(it)))),
+        );
+    }
+    names
+}
+
+/// The name of the struct that a line of `parameters!` begins: `pub Config, checked {`.
+fn declared(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let is_head = line.ends_with('{') || line.ends_with("{}");
+    let name = line.split(|c: char| !c.is_alphanumeric()).next()?;
+    (is_head && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
+}
+
 /// Types by crate and name, with their files.
 fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
     let mut types: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (krate, file) in of_crates(files) {
-        for name in production(&file.text).lines().filter_map(defined) {
+        for name in definitions(production(&file.text)) {
             types.entry((krate, name)).or_default().push(&*file.path);
         }
     }

@@ -125,6 +125,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// The end of the trunk at this port.
+    pub(super) const fn end(&self) -> &TrunkEnd {
+        &self.end
+    }
+
     /// The peer of trunk `end` at neighbour number `neighbour`. `before` is the earlier state of
     /// the trunk with this number. `mac` is the own MAC address, and `random` is unique for each
     /// run.

@@ -110,8 +110,12 @@ impl Site {
         turn(&mut self.gateway, &mut self.ports, now);
     }
 
+    fn trunks(&mut self) -> &mut TrunkPort {
+        TrunkPort::among_mut(&mut self.ports).unwrap()
+    }
+
     fn peer(&self) -> PeerReport {
-        self.ports[1].peers()[0]
+        TrunkPort::among(&self.ports).unwrap().peers()[0]
     }
 
     fn absorbed(&self) -> u64 {
@@ -302,7 +306,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
         // The second end has only one of the two connections that the first one uses.
         world.sites[1].end.connections = 1;
         let end = world.sites[1].end.clone();
-        world.sites[1].ports[1].end_trunks(vec![(end, [1; 32])]);
+        world.sites[1].trunks().end_trunks(vec![(end, [1; 32])]);
         world.run(20, |_, _| true);
         for _ in 0..20 {
             world.send(1_000);
@@ -429,7 +433,8 @@ fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
     let change = |world: &mut World, key: u8, mtu: u32| {
         for site in &mut world.sites {
             (site.end.key, site.end.mtu) = (Key([key; 32]), mtu);
-            site.ports[1].end_trunks(vec![(site.end.clone(), [key; 32])]);
+            let end = site.end.clone();
+            site.trunks().end_trunks(vec![(end, [key; 32])]);
         }
         [0, 1].map(|number| world.sites[number].peer().agreed)
     };
@@ -442,10 +447,10 @@ fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
     }
     assert!(world.sites.iter().all(|site| site.peer().is_up()));
     assert_eq!(world.sites[1].lan[1].take().len(), 100);
-    world.sites[0].ports[1].end_trunks(Vec::new());
+    world.sites[0].trunks().end_trunks(Vec::new());
     world.crossed.clear();
     world.run(2_000, |_, _| true);
-    assert!(world.sites[0].ports[1].peers().is_empty());
+    assert!(world.sites[0].trunks().peers().is_empty());
     assert!(world.crossed.iter().all(|(to, _)| *to == 0), "it still speaks");
 }
 

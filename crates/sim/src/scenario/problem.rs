@@ -101,7 +101,7 @@ pub enum What {
     Relay(&'static str),
     /// An aggregate connection that cannot carry its traffic.
     #[error("{0}")]
-    Aggregate(&'static str),
+    Aggregate(String),
     /// Two fields contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),

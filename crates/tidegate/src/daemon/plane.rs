@@ -11,6 +11,7 @@ use tidegate_core::policy::PolicySet;
 use tidegate_core::report::{ClassReport, FlowReport, Report};
 use tidegate_core::{Machine, PacketPool, Time};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
+use tidegate_dataplane::trunk::TrunkPort;
 use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
     Remote, Stopped, Wish, inbox, keep_time,
@@ -243,7 +244,7 @@ impl Plane {
             for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
                 end.number = number;
             }
-            if let Some(wan) = live.ports.last_mut() {
+            if let Some(wan) = TrunkPort::among_mut(live.ports) {
                 wan.end_trunks(ends);
             }
             live.machine.begin_install(live.now, generation)

@@ -251,13 +251,13 @@ lan = "eth1"
 wan = "eth0"
 queue = { kind = "drop-tail", limits = "1 MiB" }
 "# => r#"
-error[TG0030]: `drop-tail`: unknown field `limits`, expected `limit`
- --> office.toml:4:9
+error[TG0030]: `limits` is not a parameter of `drop-tail`
+ --> office.toml:4:31
   |
 4 | queue = { kind = "drop-tail", limits = "1 MiB" }
-  |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  |                               ^^^^^^
   |
-  = help: correct the parameter in the message"#;
+  = help: did you mean `limit`? there are: limit"#;
     parameters_that_left_are_named_with_what_to_write: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -306,7 +306,7 @@ lan = "eth1"
 wan = "eth0"
 queue = { kind = "drop-tail", limit = "0 B" }
 "# => r#"
-error[TG0030]: `drop-tail`: a limit must not be zero: nothing could wait
+error[TG0030]: `drop-tail`: `limit` must be above zero: nothing could wait
  --> office.toml:4:9
   |
 4 | queue = { kind = "drop-tail", limit = "0 B" }

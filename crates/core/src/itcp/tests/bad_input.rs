@@ -65,14 +65,14 @@ fn bad_parameters_are_refused_with_advice() {
         ("{ epsilon = 1 }", "must be below 1"),
         ("{ margin = 1.5 }", "must be below 1"),
         ("{ low_threshold = 1 }", "below `high_threshold`"),
-        ("{ max_queue = \"0 B\" }", "`max_queue` must not be zero"),
+        ("{ max_queue = \"0 B\" }", "`max_queue` must be above zero"),
         ("{ service = \"least\" }", "contended"),
         ("{ most = 0 }", "a whole number from 1"),
         ("{ most = \"hosts\" }", "connections"),
         ("{ least = 0.5 }", "`least` must be at least 1"),
         ("{ least = 11 }", "`most` must be at least `least`"),
         ("{ weight = 11 }", "from `least` to `most`"),
-        ("{ weight = 0.9 }", "from `least` to `most`"),
+        ("{ weight = 0.9 }", "`weight` must be at least 1"),
     ] {
         let error = read(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");

@@ -11,27 +11,20 @@
 //! packets. The first round has no predecessor, so it ends after an RTT at the latest. The variant
 //! `paper+idle` takes no sample from a gap of more than two RTT.
 
-use serde::Deserialize;
-
 use super::Sighting;
 use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segments};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
-use crate::{Factor, Time};
+use crate::{Factor, Time, parameters};
 
-/// Rule that separates rounds.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// A gap of more than `RTT / k` ends a round.
-    pub k: u32,
-    /// Weight of the old round-trip time against a new sample.
-    pub a: Factor,
-}
-
-impl Default for Config {
+parameters! {
+    /// Rule that separates rounds.
+    ///
     /// Source: `marking`, section 2.1 (K from 10 to 100 and a from 0.7 to 1 differ little).
-    fn default() -> Self {
-        Self { k: 10, a: Factor::from_millionths(900_000) }
+    pub Config {
+        /// A gap of more than `RTT / k` between packets ends a round.
+        k: u32 = 10, in 1.., "write 10 for gaps of a tenth of a round trip";
+        /// Weight of the old round-trip time against a new sample.
+        a: Factor = Factor::from_millionths(900_000), in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
     }
 }
 

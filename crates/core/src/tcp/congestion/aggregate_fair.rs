@@ -14,19 +14,17 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
-use crate::{Factor, Time};
+use crate::{Factor, Time, parameters};
 
-/// Rate of the whole aggregate.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The aggregate is as fast as this many connections with the mean round-trip time: from 1 to
-    /// the number of connections, which is the default.
-    pub omega: Option<Factor>,
+parameters! {
+    /// Rate of the whole aggregate.
+    pub Config {
+        /// The aggregate is as fast as this many connections with the mean round-trip time. Default:
+        /// their number.
+        omega: Option<Factor> = None;
+    }
 }
 
 impl Config {
@@ -53,6 +51,10 @@ impl CongestionControl for AggregateFair {
     fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
         self.growth.restart(matches!(signal, Signal::Timeout { .. }));
         reno::halve(window, flight, signal);
+    }
+
+    fn wants_aggregate(&self) -> bool {
+        true
     }
 
     fn on_aggregate(&mut self, mean_rtt: Duration, connections: u32) {

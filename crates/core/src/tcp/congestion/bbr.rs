@@ -28,35 +28,21 @@ mod policed;
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use self::bandwidth::Greatest;
 use self::policed::Policed;
 use super::{Ack, CongestionControl, Counting, Delivery, Signal, Window};
 use crate::random::Random;
-use crate::{Rate, Time, units};
+use crate::{Rate, Time, parameters};
 
-/// Lifetimes of measurements.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Age at which the least round-trip time is measured again: 10 s.
-    #[serde(with = "units::duration")]
-    pub min_rtt_window: Duration,
-    /// Least time with four segments in flight for that measurement: 200 ms.
-    #[serde(with = "units::duration")]
-    pub probe_rtt_time: Duration,
-    /// Detect policers.
-    pub detect_policers: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            min_rtt_window: Duration::from_secs(10),
-            probe_rtt_time: Duration::from_millis(200),
-            detect_policers: true,
-        }
+parameters! {
+    /// Lifetimes of measurements.
+    pub Config {
+        /// Age at which the least round-trip time is measured again.
+        min_rtt_window: Duration = Duration::from_secs(10);
+        /// Least time with four segments in flight for that measurement.
+        probe_rtt_time: Duration = Duration::from_millis(200);
+        /// Policers on the path are detected.
+        detect_policers: bool = true;
     }
 }
 

@@ -6,22 +6,14 @@
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows).
 
-use serde::Deserialize;
-
 use super::{Ack, CongestionControl, Counting, Signal, Window};
-use crate::{Rate, Time};
+use crate::{Rate, Time, parameters};
 
-/// Parameters of a constant rate.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Rate of payload.
-    pub rate: Rate,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { rate: Rate::from_mbps(10) }
+parameters! {
+    /// Parameters of a constant rate.
+    pub Config {
+        /// Rate of payload.
+        rate: Rate = Rate::from_mbps(10);
     }
 }
 

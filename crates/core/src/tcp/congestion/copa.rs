@@ -25,30 +25,20 @@ mod path;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use super::{Ack, CongestionControl, Counting, Signal, Window, part};
-use crate::{Factor, Rate, Time};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Rate, Time, parameters};
 
 pub(crate) use arrivals::Arrived;
 pub(crate) use law::{Acknowledged, Law, Packets};
 pub(crate) use path::{Path, nanos};
 
-/// Parameters of `copa`.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Target of segments in the queue, 1 / delta: 2.
-    pub target: NonZeroU32,
-    /// Part of the bytes in flight that a loss or an echo leaves as the window: 0.5.
-    #[serde(deserialize_with = "part")]
-    pub after_loss: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let target = NonZeroU32::MIN.saturating_add(1);
-        Self { target, after_loss: Factor::from_millionths(500_000) }
+parameters! {
+    /// Parameters of `copa`.
+    pub Config {
+        /// Target of segments in the queue, 1 / delta.
+        target: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
+        /// Part of the bytes in flight that a loss or an echo leaves as the window.
+        after_loss: Factor = Factor::from_millionths(500_000), in ..=Factor::ONE;
     }
 }
 

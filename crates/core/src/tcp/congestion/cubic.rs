@@ -22,40 +22,24 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::growth::Growth;
 use super::hystart::{HyStart, Verdict};
-use super::{Ack, CongestionControl, Counting, Signal, Window, part};
-use crate::{Factor, Time};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time, parameters};
 
-/// Steepness of the curve, and reduction factors.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// `C`, in segments per second cubed: 0.4.
-    pub c: Factor,
-    /// Factor of the window after a loss: 0.7.
-    #[serde(deserialize_with = "part")]
-    pub beta: Factor,
-    /// Factor of the window after ECN-Echo: 0.7; 0.85 is the alternative backoff of RFC 8511.
-    #[serde(deserialize_with = "part")]
-    pub beta_ecn: Factor,
-    /// Fast convergence: a flow whose share shrinks yields faster.
-    pub fast_convergence: bool,
-    /// The first slow start is HyStart++'s.
-    pub hystart: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            c: Factor::from_millionths(400_000),
-            beta: Factor::from_millionths(700_000),
-            beta_ecn: Factor::from_millionths(700_000),
-            fast_convergence: true,
-            hystart: true,
-        }
+parameters! {
+    /// Steepness of the curve, and reduction factors.
+    pub Config {
+        /// `C`, in segments per second cubed.
+        c: Factor = Factor::from_millionths(400_000);
+        /// Factor of the window after a loss.
+        beta: Factor = Factor::from_millionths(700_000), in ..=Factor::ONE;
+        /// Factor of the window after ECN-Echo; 0.85 is the alternative backoff of RFC 8511.
+        beta_ecn: Factor = Factor::from_millionths(700_000), in ..=Factor::ONE;
+        /// Fast convergence: a flow whose share shrinks yields faster.
+        fast_convergence: bool = true;
+        /// The first slow start is HyStart++'s.
+        hystart: bool = true;
     }
 }
 

@@ -9,27 +9,17 @@
 //! Differs: `alpha` is kept in units of 2^-32 and never rounded up. Without marks it falls to
 //! 2^-28, practically zero.
 
-use serde::Deserialize;
-
 use super::growth::Growth;
-use super::{Ack, CongestionControl, Counting, Signal, Window, part, reno};
-use crate::{Factor, Time};
+use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
+use crate::{Factor, Time, parameters};
 
-/// Parameters of the estimate.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Weight of the newest window in the estimate: 0.0625; at most 1.
-    #[serde(deserialize_with = "part")]
-    pub gain: Factor,
-    /// The estimate before the first window: 1, all bytes marked; at most 1.
-    #[serde(deserialize_with = "part")]
-    pub alpha: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { gain: Factor::from_millionths(62_500), alpha: Factor::ONE }
+parameters! {
+    /// Parameters of the estimate.
+    pub Config {
+        /// Weight of the newest window in the estimate.
+        gain: Factor = Factor::from_millionths(62_500), in ..=Factor::ONE;
+        /// The estimate before the first window; at 1, all bytes are marked.
+        alpha: Factor = Factor::ONE, in ..=Factor::ONE;
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::hystart::GROWTH_DIVISOR;
 use super::{Ack, Window};
+use crate::parameters::{Form, Parameter, Written};
 
 /// The unit that is counted for the growth of a window.
 ///
@@ -23,7 +24,49 @@ pub enum Counting {
     },
 }
 
+crate::value! {
+    Counting: form(), |it| Some(it.as_written()), <Self as Deserialize>::deserialize;
+}
+
+/// The forms of [`Counting`]: a name, or the name with a table.
+fn form() -> Form {
+    let limit = |name, about| Parameter {
+        name,
+        about,
+        default: None,
+        form: Form::Whole(0, u32::MAX.into()),
+        limits: Default::default(),
+    };
+    let bytes = Form::Table(vec![
+        limit("limit", "The most segments that one ACK may add in slow start (L of RFC 3465)."),
+        limit("after_timeout", "The same in the slow start after a timeout."),
+    ]);
+    Form::Any(vec![
+        Form::Choice(&[("acks", "Each ACK counts as one segment.")]),
+        Form::Table(vec![Parameter {
+            name: "bytes",
+            about: "Each ACK counts the bytes it acknowledges (RFC 3465).",
+            default: None,
+            form: bytes,
+            limits: Default::default(),
+        }]),
+    ])
+}
+
 impl Counting {
+    fn as_written(self) -> Written {
+        match self {
+            Self::Acks => Written::Text("acks".to_owned()),
+            Self::Bytes { limit, after_timeout } => Written::Table(vec![(
+                "bytes",
+                Written::Table(vec![
+                    ("limit", Written::Whole(limit.into())),
+                    ("after_timeout", Written::Whole(after_timeout.into())),
+                ]),
+            )]),
+        }
+    }
+
     /// The recommendation of RFC 3465: at most two segments per ACK, one after a timeout.
     pub const RFC: Self = Self::Bytes { limit: 2, after_timeout: 1 };
 

@@ -10,27 +10,18 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
-use crate::{Factor, Time, units};
+use crate::{Factor, Time, parameters};
 
-/// Growth of connections with long round-trip times.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Segments per round trip: 4.
-    pub k: Factor,
-    /// Least round-trip time with growth by `k`. Without it: the mean of the aggregate, or 100 ms
-    /// until the mean is known.
-    #[serde(with = "units::optional_duration")]
-    pub from: Option<Duration>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { k: Factor::whole(4), from: None }
+parameters! {
+    /// Growth of connections with long round-trip times.
+    pub Config {
+        /// Segments per round trip by which the window grows.
+        k: Factor = Factor::whole(4);
+        /// Least round-trip time with growth by `k`. Default: the mean of the aggregate, or 100 ms
+        /// until the mean is known.
+        from: Option<Duration> = None;
     }
 }
 
@@ -65,6 +56,10 @@ impl CongestionControl for IncreaseByK {
     fn on_signal(&mut self, _now: Time, window: &mut Window, flight: u64, signal: Signal) {
         self.growth.restart(matches!(signal, Signal::Timeout { .. }));
         reno::halve(window, flight, signal);
+    }
+
+    fn wants_aggregate(&self) -> bool {
+        true
     }
 
     fn on_aggregate(&mut self, mean_rtt: Duration, _connections: u32) {

@@ -9,15 +9,14 @@
 //! recovery that gave NewReno its name (RFC 6582).
 //! Differs: the window is kept in bytes, and fractions of a byte in units of 2^-32; ns-2 has reals.
 
-use serde::Deserialize;
-
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 use crate::Time;
+use crate::parameters;
 
-/// No parameters: the papers print none.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {
+    /// No parameters: the papers print none.
+    pub Config {}
+}
 
 impl Config {
     /// Counts ACKs, regardless of the profile.

@@ -10,29 +10,19 @@
 //! Differs: an ACK that crosses the threshold counts for slow start up to it and for congestion
 //! avoidance beyond, as in Linux. RFC 5681 leaves this open.
 
-use serde::Deserialize;
+use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth};
+use crate::{Factor, Time, parameters};
 
-use super::{Ack, CongestionControl, Counting, Signal, Window, growth::Growth, part};
-use crate::{Factor, Time};
-
-/// Counting rule and reduction factors.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The unit of growth; without it, the unit of the sender's profile.
-    pub counting: Option<Counting>,
-    /// Factor of the window after a loss: 0.5 (RFC 5681).
-    #[serde(deserialize_with = "part")]
-    pub beta: Factor,
-    /// Factor of the window after ECN-Echo: 0.5 (RFC 3168). 0.8 is the alternative backoff of RFC
-    /// 8511.
-    #[serde(deserialize_with = "part")]
-    pub beta_ecn: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { counting: None, beta: HALF, beta_ecn: HALF }
+parameters! {
+    /// Counting rule and reduction factors.
+    pub Config {
+        /// The unit of growth. Default: the unit of the sender's profile.
+        counting: Option<Counting> = None;
+        /// Factor of the window after a loss (RFC 5681).
+        beta: Factor = HALF, in ..=Factor::ONE;
+        /// Factor of the window after ECN-Echo (RFC 3168). 0.8 is the alternative backoff of RFC
+        /// 8511.
+        beta_ecn: Factor = HALF, in ..=Factor::ONE;
     }
 }
 

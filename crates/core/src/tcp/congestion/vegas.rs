@@ -12,39 +12,24 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::growth::Growth;
-use super::{Ack, CongestionControl, Counting, Signal, Window, part};
-use crate::{Factor, Time};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time, parameters};
 
-/// Thresholds of the queue, in segments.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The window grows if fewer segments are queued: 2 in Linux, 1 in ns-2.
-    pub alpha: Factor,
-    /// The window shrinks if more segments are queued: 4 in Linux, 3 in ns-2.
-    pub beta: Factor,
-    /// Slow start ends if more segments are queued: 1.
-    pub gamma: Factor,
-    /// In slow start the window doubles once per this many round trips: 1 in Linux, 2 in the paper
-    /// of Vegas and in ns-2.
-    pub double_every: u32,
-    /// Factor of the window after a loss or ECN-Echo: 0.5. ns-2 uses 0.75 for a segment lost once.
-    #[serde(deserialize_with = "part")]
-    pub after_loss: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            alpha: Factor::whole(2),
-            beta: Factor::whole(4),
-            gamma: Factor::ONE,
-            double_every: 1,
-            after_loss: Factor::from_millionths(500_000),
-        }
+parameters! {
+    /// Thresholds of the queue, in segments.
+    pub Config {
+        /// The window grows if fewer segments are queued. Linux has 2, ns-2 has 1.
+        alpha: Factor = Factor::whole(2);
+        /// The window shrinks if more segments are queued. Linux has 4, ns-2 has 3.
+        beta: Factor = Factor::whole(4);
+        /// Slow start ends if more segments are queued.
+        gamma: Factor = Factor::ONE;
+        /// In slow start the window doubles once per this many round trips. The paper of Vegas and ns-2
+        /// have 2.
+        double_every: u32 = 1;
+        /// Factor of the window after a loss or ECN-Echo. ns-2 uses 0.75 for a segment lost once.
+        after_loss: Factor = Factor::from_millionths(500_000), in ..=Factor::ONE;
     }
 }
 

@@ -20,28 +20,20 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::{Ack, CongestionControl, Counting, Signal, Window};
-use crate::{Factor, Time};
+use crate::{Factor, Time, parameters};
 
-/// Thresholds of the queue in segments, and the weight of the connection.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The window grows if fewer segments are queued: 1.
-    pub alpha: Factor,
-    /// The window shrinks if more segments are queued: 3.
-    pub beta: Factor,
-    /// Slow start ends if more segments are queued: 1.
-    pub gamma: Factor,
-    /// The weight: 1. It may change during the connection.
-    pub theta: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { alpha: Factor::ONE, beta: Factor::whole(3), gamma: Factor::ONE, theta: Factor::ONE }
+parameters! {
+    /// Thresholds of the queue in segments, and the weight of the connection.
+    pub Config {
+        /// The window grows if fewer segments are queued.
+        alpha: Factor = Factor::ONE;
+        /// The window shrinks if more segments are queued.
+        beta: Factor = Factor::whole(3);
+        /// Slow start ends if more segments are queued.
+        gamma: Factor = Factor::ONE;
+        /// The weight. It may change during the connection.
+        theta: Factor = Factor::ONE;
     }
 }
 

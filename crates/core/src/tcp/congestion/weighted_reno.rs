@@ -12,23 +12,15 @@
 //! - An ACK adds at most one segment.
 //! - A weight below one counts as one. Otherwise a reduction would leave less than half.
 
-use serde::Deserialize;
-
 use super::growth::{Growth, Pace};
 use super::{Ack, CongestionControl, Counting, Signal, Window};
-use crate::{Factor, Time};
+use crate::{Factor, Time, parameters};
 
-/// Parameters of weighted Reno.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The weight: 1. It may change during the connection.
-    pub theta: Factor,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { theta: Factor::ONE }
+parameters! {
+    /// Parameters of weighted Reno.
+    pub Config {
+        /// The weight; below 1 it counts as 1. It may change during the connection.
+        theta: Factor = Factor::ONE;
     }
 }
 

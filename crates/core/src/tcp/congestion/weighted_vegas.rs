@@ -22,47 +22,36 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::vegas::{self, Law, Vegas};
-use super::{Ack, CongestionControl, Counting, Signal, Window, part};
-use crate::{Factor, Time};
+use super::{Ack, CongestionControl, Counting, Signal, Window};
+use crate::{Factor, Time, choice, parameters};
 
-/// The weight, and the queue per unit of weight.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// The weight: 1. It may change during the connection.
-    pub theta: Factor,
-    /// Segments kept in the queue for each unit of weight: 2.
-    pub alpha: Factor,
-    /// Slow start ends when more than `gamma * theta` segments are queued: 1.
-    pub gamma: Factor,
-    /// In slow start the window doubles once per this many round trips: 2, as in the paper of
-    /// Vegas.
-    pub double_every: u32,
-    /// Size of a step.
-    pub step: Step,
-    /// Factor of the window after a loss or ECN-Echo: 0.5.
-    #[serde(deserialize_with = "part")]
-    pub after_loss: Factor,
+parameters! {
+    /// The weight, and the queue per unit of weight.
+    pub Config {
+        /// The weight. It may change during the connection.
+        theta: Factor = Factor::ONE;
+        /// Segments kept in the queue for each unit of weight.
+        alpha: Factor = vegas::Config::default().alpha;
+        /// Slow start ends when more than `gamma * theta` segments are queued.
+        gamma: Factor = vegas::Config::default().gamma;
+        /// In slow start the window doubles once per this many round trips. The paper of Vegas has 2.
+        double_every: u32 = 2;
+        /// Change of the window, once per round trip.
+        step: Step = Step::Bounded;
+        /// Factor of the window after a loss or ECN-Echo.
+        after_loss: Factor = vegas::Config::default().after_loss, in ..=Factor::ONE;
+    }
 }
 
-/// Change of the window, once per round trip.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Step {
-    /// `theta` segments, or the distance to `theta * alpha` if that is less.
-    #[default]
-    Bounded,
-    /// Always `theta` segments, as in the paper.
-    Whole,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let vegas::Config { alpha, gamma, after_loss, .. } = vegas::Config::default();
-        Self { theta: Factor::ONE, alpha, gamma, double_every: 2, step: Step::Bounded, after_loss }
+choice! {
+    /// Change of the window, once per round trip.
+    #[derive(Default)]
+    pub enum Step {
+        /// `theta` segments, or the distance to `theta * alpha` if that is less.
+        Bounded = "bounded" [default],
+        /// Always `theta` segments, as in the paper.
+        Whole = "whole",
     }
 }
 

@@ -197,8 +197,9 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     while let Some(packet) = gateway.poll_transmit(now, Gateway::WAN) {
         ports[1].send(gateway.pool(), packet);
     }
-    assert_eq!(ports[1].peers()[0].carried.unwrap().told, 1);
-    ports[1].end_trunks(Vec::new());
+    let trunks = TrunkPort::among_mut(ports).unwrap();
+    assert_eq!(trunks.peers()[0].carried.unwrap().told, 1);
+    trunks.end_trunks(Vec::new());
     world.run(1, |_, _| true);
     assert_eq!(left(&world, 0).len(), 1);
     let Site { gateway, ports, .. } = &mut world.sites[0];

@@ -15,11 +15,11 @@ impl Check<'_> {
         let place = |field| Place::Traffic(n, field);
         if aggregate.stop.is_some() {
             let what = "an aggregate connection lasts; stop the traffic that it carries";
-            self.wrong(place("stop"), What::Aggregate(what));
+            self.wrong(place("stop"), What::Aggregate(what.to_owned()));
         }
         if aggregate.flows != 1 || aggregate.pairs.len() > 1 {
             let what = "an aggregate connection is one flow from one gateway to one host";
-            self.wrong(place("flows"), What::Aggregate(what));
+            self.wrong(place("flows"), What::Aggregate(what.to_owned()));
         }
         if let Some(Err(what)) = weight.as_ref().map(|weight| weight.check()) {
             self.wrong(place("weight"), What::Aggregate(what));
@@ -59,7 +59,7 @@ impl Check<'_> {
             let there = paths.between(&pair.from, &pair.to).0;
             let back = paths.between(&pair.to, &pair.from).0;
             if let Err(what) = config.check_path(there + back) {
-                self.wrong(Place::Traffic(n, "weight"), What::Aggregate(what));
+                self.wrong(Place::Traffic(n, "weight"), What::Aggregate(what.to_owned()));
             }
         }
     }
@@ -79,7 +79,7 @@ impl Check<'_> {
         };
         if earlier.iter().any(is_taken) {
             let what = "other traffic carries it on already; there is at most one";
-            self.wrong(place, What::Aggregate(what));
+            self.wrong(place, What::Aggregate(what.to_owned()));
         }
         let is_carried = matches!(
             local.kind,
@@ -91,12 +91,12 @@ impl Check<'_> {
         );
         if !is_carried {
             let what = "an aggregate connection carries TCP that its senders begin: greedy, file, on-off, arrivals or trace";
-            self.wrong(place, What::Aggregate(what));
+            self.wrong(place, What::Aggregate(what.to_owned()));
         }
         let gateway = aggregate.pairs.first().map(|pair| &pair.from);
         if local.pairs.iter().any(|pair| Some(&pair.to) != gateway) {
             let what = "the local connections of an aggregate end at its sender";
-            self.wrong(Place::Traffic(n, "from"), What::Aggregate(what));
+            self.wrong(Place::Traffic(n, "from"), What::Aggregate(what.to_owned()));
         }
     }
 }

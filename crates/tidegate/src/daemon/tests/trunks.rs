@@ -1,20 +1,18 @@
-//! Trunks and their keys, at a WAN port that only notes what ends there.
+//! Trunks and their keys, at ports that carry nothing.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Mutex;
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Time};
-use tidegate_dataplane::{Port, PortCounters};
+use tidegate_dataplane::{PacketMemory, Port, PortCounters};
 
 use super::*;
 
-/// A port that carries nothing, and the keys of the trunks that end there.
-#[derive(Clone, Default)]
-struct Noted(Arc<Mutex<Vec<[u8; 32]>>>);
+/// A port that carries nothing.
+struct Idle;
 
-impl Port for Noted {
+impl Port for Idle {
     fn receive(&mut self, _pool: &mut PacketPool, _now: Time) -> Option<PacketId> {
         None
     }
@@ -39,10 +37,6 @@ impl Port for Noted {
         None
     }
 
-    fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
-        *self.0.lock().unwrap() = trunks.into_iter().map(|(end, _)| end.key.0).collect();
-    }
-
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
@@ -52,7 +46,6 @@ impl Port for Noted {
 struct Trunked {
     fixture: Fixture,
     text: String,
-    wan: Noted,
 }
 
 impl Trunked {
@@ -65,21 +58,24 @@ impl Trunked {
              peer = \"192.0.2.2\"\nnext_hop = \"192.0.2.2\"\nkey_file = \"{}\"\n",
             key.display()
         );
-        let wan = Noted::default();
-        let ports = [wan.clone(), wan.clone()];
-        let open = move || {
-            let ports = ports.map(|port| -> Box<dyn Port> { Box::new(port) }).into();
-            Opened { ports, ..Opened::default() }
+        let open = || {
+            let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();
+            let wan = TrunkPort::new(Box::new(Idle), memory, [0; 6], Vec::new());
+            Opened { ports: vec![Box::new(Idle), Box::new(wan)], ..Opened::default() }
         };
-        Self { fixture: Fixture::with(&text, folder, open), text, wan }
+        Self { fixture: Fixture::with(&text, folder, open), text }
     }
 
     fn key(&self) -> PathBuf {
         self.fixture.folder.join("key")
     }
 
-    fn in_force(&self) -> Vec<[u8; 32]> {
-        self.wan.0.lock().unwrap().clone()
+    async fn in_force(&self) -> Vec<[u8; 32]> {
+        let ask = self.fixture.daemon.plane.ask(|live| {
+            let wan = TrunkPort::among(live.ports).unwrap();
+            wan.ends().map(|end| end.key.0).collect()
+        });
+        ask.await.unwrap()
     }
 }
 
@@ -98,13 +94,13 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
         write_key(&trunked.key(), 2);
         let text = trunked.text.clone() + "ceiling = \"5 Mbit/s\"\n";
         fixture.apply(&text, Some(1_000)).await.unwrap();
-        assert_eq!(trunked.in_force(), [[2; 32]]);
+        assert_eq!(trunked.in_force().await, [[2; 32]]);
         if !stays {
             fs::remove_file(trunked.key()).unwrap();
         }
         let status = fixture.until(|status| status.unconfirmed_ms.is_none()).await;
         assert!(status.alarms[0].contains("is rolled back"), "{:?}", status.alarms);
-        assert_eq!(trunked.in_force(), [[1; 32]], "{stays}");
+        assert_eq!(trunked.in_force().await, [[1; 32]], "{stays}");
     }
 }
 

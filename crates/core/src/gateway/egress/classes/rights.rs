@@ -97,7 +97,7 @@ impl Classes {
         if terms.delay_bound.is_some() && !self.scheduler.is_leaf(id) {
             return Err(ClassFaultKind::BoundWithParts.into());
         }
-        let in_order = Class::is_in_order(&self.lines[id.index()].spec);
+        let in_order = self.lines[id.index()].spec.is_in_order();
         self.keeps_bounds(Some(id), Added { parent, terms, in_order }, rate)
     }
 
@@ -127,7 +127,7 @@ impl Classes {
         }
         let (terms, promised) = (class.terms(self.direction), self.lines[parent.index()].promised);
         self.check_under(parent, promised, terms, rate)?;
-        let added = Added { parent, terms, in_order: Class::is_in_order(&class.queue) };
+        let added = Added { parent, terms, in_order: class.queue.is_in_order() };
         self.keeps_bounds(None, added, rate)
     }
 
@@ -302,7 +302,7 @@ impl Ways<'_> {
         let scheduler = &self.classes.scheduler;
         let Added { parent, terms, in_order } = match id {
             Some(id) if Some(id) != self.changed => {
-                let in_order = Class::is_in_order(&self.classes.lines[id.index()].spec);
+                let in_order = self.classes.lines[id.index()].spec.is_in_order();
                 Added { parent: scheduler.parent(id), terms: scheduler.terms(id), in_order }
             }
             _ => self.added,

@@ -1,0 +1,118 @@
+//! Mechanisms of other crates, which files name beside those of the registries.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::marking::MarkingSpec;
+use tidegate_core::parameters::{Declared, Mechanism, Registered};
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::tcp::congestion::CongestionSpec;
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use crate::read::Node;
+
+/// The mechanisms of other crates, by registry.
+#[derive(Debug, Default)]
+pub struct Mechanisms {
+    /// Queue disciplines.
+    pub queues: Additions<QdiscSpec>,
+    /// Allocations.
+    pub allocations: Additions<AllocationSpec>,
+    /// ACK controls.
+    pub signals: Additions<AckSpec>,
+    /// Markings.
+    pub markings: Additions<MarkingSpec>,
+    /// Schedulers.
+    pub schedulers: Additions<SchedulerSpec>,
+    /// Congestion controls.
+    pub congestions: Additions<CongestionSpec>,
+}
+
+/// Mechanisms that files can select as an `S`.
+pub struct Additions<S>(Vec<Addition<S>>);
+
+/// Reads the parameters of a mechanism.
+type Reader<S> = Box<dyn Fn(&Node<'_>) -> Result<S, toml::de::Error> + Send + Sync>;
+
+/// One mechanism.
+pub(crate) struct Addition<S> {
+    pub(crate) mechanism: Mechanism,
+    pub(crate) fields: &'static [&'static str],
+    read: Reader<S>,
+}
+
+impl<S> Additions<S> {
+    /// Adds the mechanism `name`, described by the sentence `about`. `select` gets its parameters.
+    pub fn add<C: Declared + DeserializeOwned>(
+        &mut self,
+        name: &'static str,
+        about: &'static str,
+        select: impl Fn(C) -> S + Send + Sync + 'static,
+    ) {
+        self.0.push(Addition {
+            mechanism: Mechanism { name, about, parameters: C::parameters() },
+            fields: C::NAMES,
+            read: Box::new(move |node| config(node).map(&select)),
+        });
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Addition<S>> {
+        self.0.iter()
+    }
+}
+
+/// The parameters in `node`: a name, or a table with `kind`.
+fn config<C: Declared + DeserializeOwned>(node: &Node<'_>) -> Result<C, toml::de::Error> {
+    let Some(table) = node.get_ref().as_table() else { return Ok(C::default()) };
+    let mut table = table.clone();
+    table.remove("kind");
+    C::deserialize(ValueDeserializer::from(Spanned::new(node.span(), DeValue::Table(table))))
+}
+
+impl<S> Addition<S> {
+    /// Reads the mechanism.
+    pub(crate) fn read(&self, node: &Node<'_>) -> Result<S, toml::de::Error> {
+        (self.read)(node)
+    }
+}
+
+impl<S> Default for Additions<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S> fmt::Debug for Additions<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|it| it.mechanism.name)).finish()
+    }
+}
+
+/// A registry to which other crates may add.
+pub(crate) trait Extended: Registered + DeserializeOwned + 'static {
+    /// The mechanisms that were added to it.
+    fn added(all: &Mechanisms) -> &Additions<Self>;
+}
+
+macro_rules! extended {
+    ($($registry:ty: $field:ident;)+) => {$(
+        impl Extended for $registry {
+            fn added(all: &Mechanisms) -> &Additions<Self> {
+                &all.$field
+            }
+        }
+    )+};
+}
+
+extended! {
+    QdiscSpec: queues;
+    AllocationSpec: allocations;
+    AckSpec: signals;
+    MarkingSpec: markings;
+    SchedulerSpec: schedulers;
+    CongestionSpec: congestions;
+}

@@ -1,0 +1,73 @@
+//! The page of the manual.
+
+use tidegate_core::parameters::{Form, Parameter};
+
+use crate::{Registry, wrapped};
+
+/// The width of Markdown text.
+const WIDTH: usize = 100;
+
+/// The page with all mechanisms.
+pub(crate) fn page(registries: &[Registry]) -> String {
+    let mut page = "# Mechanisms and their parameters\n\n".to_owned();
+    let head = "A file names a mechanism alone, with the default of each parameter, or as a table with \
+                `kind` and the parameters to change: `queue = { kind = \"red\", limit = \"200 kB\" }`. \
+                This page is generated from the code that reads the files.";
+    page += &paragraph(head);
+    for Registry { title, fields, mechanisms, .. } in registries {
+        page += &format!("\n## {title}\n\n");
+        page += &paragraph(&format!("Named by {fields}."));
+        for mechanism in mechanisms {
+            page += &format!("\n### `{}`\n\n", mechanism.name);
+            page += &paragraph(mechanism.about);
+            if !mechanism.parameters.is_empty() {
+                page += "\n| parameter | default | values | |\n|---|---|---|---|\n";
+            }
+            mechanism.parameters.iter().for_each(|parameter| page += &rows(parameter, ""));
+        }
+    }
+    page
+}
+
+fn paragraph(text: &str) -> String {
+    wrapped(text, WIDTH).join("\n") + "\n"
+}
+
+/// The row of a parameter, and those of its fields if it is a table.
+fn rows(parameter: &Parameter, within: &str) -> String {
+    let Parameter { name, about, default, form, limits } = parameter;
+    let default = default.as_ref().map_or_else(String::new, |default| format!("`{default}`"));
+    let range = limits.in_words();
+    let values = match (values(form), range.is_empty()) {
+        (values, true) => values,
+        (values, false) if values.is_empty() => range,
+        (values, false) => format!("{values}, {range}"),
+    };
+    let about = about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    let mut rows = format!("| `{within}{name}` | {default} | {values} | {about} |\n");
+    if let Form::Table(fields) = form {
+        let within = format!("{within}{name}.");
+        fields.iter().for_each(|field| rows += &self::rows(field, &within));
+    }
+    rows
+}
+
+/// The forms of values in words.
+fn values(form: &Form) -> String {
+    match form {
+        Form::Text => "a name".to_owned(),
+        Form::Quantity(units) => format!("a quantity in {}", units.join(", ")),
+        Form::Whole(..) => "a whole number".to_owned(),
+        Form::Number => "a number".to_owned(),
+        Form::Flag => "`true`, `false`".to_owned(),
+        Form::Choice(names) => {
+            names.iter().map(|(name, _)| format!("`\"{name}\"`")).collect::<Vec<_>>().join(", ")
+        }
+        Form::List(item) => format!("a list of: {}", values(item)),
+        Form::Table(_) => "a table".to_owned(),
+        Form::Named(mechanisms) => {
+            mechanisms.iter().map(|it| format!("`\"{}\"`", it.name)).collect::<Vec<_>>().join(", ")
+        }
+        Form::Any(forms) => forms.iter().map(values).collect::<Vec<_>>().join(" or "),
+    }
+}

@@ -1,0 +1,150 @@
+//! Mechanisms of another crate, this one, which files name beside those of the registries.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its file has failed")]
+
+#[path = "added/fixture.rs"]
+mod fixture;
+
+use std::sync::Arc;
+
+use tidegate_config::added::Mechanisms;
+use tidegate_config::policy_file;
+use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::marking::MarkingSpec;
+use tidegate_core::parameters::Value;
+use tidegate_core::policy::Action;
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::random::Random;
+use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::tcp::congestion::{CongestionSpec, Counting};
+use tidegate_scenario::scenario;
+
+/// The mechanisms of the fixture.
+fn mechanisms() -> Arc<Mechanisms> {
+    let mut all = Mechanisms::default();
+    all.queues.add("drop-head", "Full means that the oldest packet is dropped.", |config| {
+        QdiscSpec::added("drop-head", config, |config: &fixture::Limits, _, _| {
+            Box::new(fixture::DropHead::new(config))
+        })
+    });
+    all.allocations.add("first-come", "One bucket; the first member is served.", |config| {
+        AllocationSpec::added("first-come", config, |_: &fixture::Nothing, profile, now| {
+            Box::new(fixture::FirstCome::new(profile, now))
+        })
+    });
+    all.markings.add("above", "Arrivals above a backlog are marked.", |config| {
+        MarkingSpec::added("above", config, |config: &fixture::Above, _| {
+            Box::new(fixture::MarksAbove(config.backlog))
+        })
+    });
+    all.schedulers.add("lowest-number", "The class with the lowest number sends.", |config| {
+        SchedulerSpec::added("lowest-number", config, |_: &fixture::Nothing, _| {
+            Box::new(fixture::LowestNumber::default())
+        })
+    });
+    all.congestions.add("still", "A constant window.", |config| {
+        CongestionSpec::added("still", config, |config: &fixture::Still, _| {
+            Box::new(config.clone())
+        })
+    });
+    Arc::new(all)
+}
+
+const POLICY: &str = r#"
+[gateway]
+lan = "lan"
+wan = "wan"
+rate = { up = "10 Mbit/s", down = "10 Mbit/s" }
+queue = "drop-head"
+scheduler = "lowest-number"
+
+[[class]]
+name = "office"
+guarantee = "1 Mbit/s"
+
+[[policy]]
+name = "all"
+match = { protocol = "tcp" }
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+queue = { kind = "drop-head", limit = "20 kB" }
+allocation = "first-come"
+
+[[policy]]
+name = "marked"
+match = { protocol = "udp" }
+action = "shape"
+profile = { mean = "5 Mbit/s" }
+queue = "drop-tail"
+marking = { kind = "above", backlog = "9 kB" }
+"#;
+
+/// Kills: a name that only the registries of the core decide; parameters that an added mechanism does not get.
+#[test]
+fn a_policy_file_names_the_mechanisms_of_another_crate() {
+    let (config, found) = policy_file::parse_with("policy.toml", POLICY, mechanisms(), None);
+    let config = config.unwrap_or_else(|| panic!("{}", found.render(false)));
+    assert_eq!(config.gateway.queue.name(), "drop-head");
+    assert_eq!(config.gateway.scheduler.name(), "lowest-number");
+    let Action::Shape { conditioning, queue, .. } = &config.policies[0].action else { panic!() };
+    assert_eq!(conditioning.allocation.name(), "first-come");
+    let written = queue.written().unwrap().to_string();
+    assert_eq!(written, "{ kind = \"drop-head\", limit = \"20 kB\" }");
+    let mut line = queue.build(None, Random::new(1, 1));
+    assert_eq!(
+        fixture::fill(&mut *line),
+        [13, 14],
+        "20 kB hold the newest two of 15 packets of 10 kB"
+    );
+    let Action::Shape { queue, .. } = &config.policies[1].action else { panic!() };
+    assert_eq!(queue.marking().unwrap().name(), "above");
+}
+
+/// Kills: findings that list only the registries of the core; a range that is not checked.
+#[test]
+fn mistakes_in_added_mechanisms_are_found_as_in_others() {
+    for (right, wrong, said) in [
+        ("limit = \"20 kB\"", "limits = \"20 kB\"", "`limits` is not a parameter of `drop-head`"),
+        ("limit = \"20 kB\"", "limit = \"0 B\"", "`limit` must be above zero"),
+        ("\"first-come\"", "\"first-comes\"", "did you mean `first-come`?"),
+    ] {
+        let text = POLICY.replace(right, wrong);
+        let (config, found) = policy_file::parse_with("policy.toml", &text, mechanisms(), None);
+        let found = found.render(false);
+        assert!(config.is_none() && found.contains(said), "{wrong}: {found}");
+    }
+    let (config, _) = policy_file::parse("policy.toml", POLICY, None);
+    assert!(config.is_none(), "without the fixture there are no such names");
+}
+
+#[test]
+fn a_scenario_names_a_congestion_control_of_another_crate() {
+    let text = r#"
+[run]
+duration = "1 s"
+tcp = { congestion = { kind = "still", segments = 7 } }
+
+[[host]]
+name = "a"
+
+[[host]]
+name = "b"
+
+[[link]]
+from = "a"
+to = "b"
+rate = "10 Mbit/s"
+
+[[traffic]]
+name = "bulk"
+kind = "greedy"
+from = "a"
+to = "b"
+"#;
+    let none = &mut |_: &str| Err(String::new());
+    let (scenario, found) = scenario::parse_with("scenario.toml", text, none, mechanisms());
+    let scenario = scenario.unwrap_or_else(|| panic!("{}", found.render(false)));
+    let congestion = &scenario.run.tcp.congestion;
+    assert_eq!(congestion.name(), "still");
+    assert_eq!(fixture::window(&mut *congestion.build(Counting::Acks)), 7_000);
+}

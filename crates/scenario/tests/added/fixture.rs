@@ -1,0 +1,292 @@
+//! One mechanism of each kind, each the simplest that can be told apart.
+
+use std::time::Duration;
+
+use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
+use tidegate_core::class::{ClassId, Sent, Terms};
+use tidegate_core::marking::{Decision, Marking, Observed, Outcome, Target, Tracked};
+use tidegate_core::meter::{Profile, TokenBucket};
+use tidegate_core::packet::{FlowFifo, FlowId, Handover, Member};
+use tidegate_core::parameters::more_than;
+use tidegate_core::qdisc::{Backlog, Qdisc};
+use tidegate_core::scheduler::{Scheduler, Term};
+use tidegate_core::tcp::congestion::{Ack, CongestionControl, Signal, Window};
+use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, parameters};
+
+parameters! {
+    /// No parameters.
+    pub Nothing {}
+}
+
+parameters! {
+    /// Room of the queue.
+    pub Limits {
+        /// Largest backlog in frame bytes.
+        limit: Bytes = Bytes(100_000), in more_than(Bytes::ZERO), "nothing could wait";
+    }
+}
+
+/// A queue that drops its oldest packet when it is full.
+pub(crate) struct DropHead {
+    limit: Bytes,
+    line: FlowFifo,
+}
+
+impl DropHead {
+    pub(crate) fn new(config: &Limits) -> Self {
+        Self { limit: config.limit, line: FlowFifo::default() }
+    }
+}
+
+impl Qdisc for DropHead {
+    fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.line.push(cx.pool, packet);
+        while self.line.bytes() > self.limit {
+            let Some(oldest) = self.line.pop(cx.pool) else { return };
+            cx.drop(oldest, Reason::QueueFull);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        self.line.pop(cx.pool)
+    }
+
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        self.line.pop_flow(cx.pool, member)
+    }
+
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.line.hand_over(pool, what)
+    }
+
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.line.peek_flow(pool, member).map(Packet::charged)
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
+    }
+
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.line.bytes_of(member)
+    }
+}
+
+/// Offers 15 packets of 10 kB to `queue`. Returns the numbers of those that wait.
+pub(crate) fn fill(queue: &mut dyn Qdisc) -> Vec<u32> {
+    let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
+    let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+    for number in 0..15 {
+        let packet = Packet { len: 10_000, member: Member(number), ..Packet::default() };
+        let packet = cx.pool.insert(packet).unwrap();
+        queue.enqueue(&mut cx, packet);
+    }
+    let mut left = Vec::new();
+    while let Some(packet) = queue.dequeue(&mut cx) {
+        left.push(cx.pool[&packet].member.0);
+        cx.pool.release(packet);
+    }
+    left
+}
+
+/// An allocation that serves the member that waited first.
+pub(crate) struct FirstCome {
+    bucket: TokenBucket,
+    waiting: Vec<Member>,
+}
+
+impl FirstCome {
+    pub(crate) fn new(profile: &Profile, now: Time) -> Self {
+        let bucket = TokenBucket::new(profile.mean(), profile.burst(), now);
+        Self { bucket, waiting: Vec::new() }
+    }
+}
+
+impl Allocation for FirstCome {
+    fn set_profile(&mut self, now: Time, profile: &Profile) {
+        self.bucket.set(now, profile.mean(), profile.burst());
+    }
+
+    fn join(&mut self, _: Time, _: Member, _: Share) {}
+
+    fn update(&mut self, _: Time, _: Member, _: Share) {}
+
+    fn leave(&mut self, _: Time, member: Member) {
+        self.waiting.retain(|waiting| *waiting != member);
+    }
+
+    fn try_take(&mut self, now: Time, _: Member, len: Bytes) -> bool {
+        self.bucket.try_take(now, len)
+    }
+
+    fn wait(&mut self, _: Time, member: Member) {
+        if !self.waiting.contains(&member) {
+            self.waiting.push(member);
+        }
+    }
+
+    fn tokens(&self, now: Time) -> Bytes {
+        self.bucket.tokens_at(now)
+    }
+
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+        while let Some(member) = self.waiting.first().copied() {
+            let Some(bytes) = heads.head(member) else {
+                self.waiting.remove(0);
+                continue;
+            };
+            if !self.bucket.try_take(now, bytes) {
+                return Turn::At(self.bucket.ready_at(bytes));
+            }
+            return Turn::Grant(Grant { member, bytes });
+        }
+        Turn::Idle
+    }
+}
+
+parameters! {
+    /// The threshold of a marking.
+    pub Above {
+        /// Backlog above which arrivals are marked.
+        backlog: Bytes = Bytes(30_000);
+    }
+}
+
+/// A marking of all arrivals above a backlog.
+pub(crate) struct MarksAbove(pub(crate) Bytes);
+
+impl Marking for MarksAbove {
+    fn arrived(&mut self, _: &Observed<'_>, _: &Packet) -> bool {
+        false
+    }
+
+    fn leaving(&mut self, _: &Packet) {}
+
+    fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
+
+    fn decide(&mut self, seen: &Observed<'_>, _: &Packet) -> Decision {
+        if seen.backlog > self.0 { Decision::MarkArrival } else { Decision::Pass }
+    }
+
+    fn done(&mut self, _: Time, _: Target, _: Outcome) {}
+
+    fn forget(&mut self, _: FlowId) {}
+
+    fn ignores(&self, _: FlowId) -> bool {
+        false
+    }
+
+    fn longest_rtt(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn tracks(&self, _: FlowId) -> bool {
+        false
+    }
+
+    fn tracked(&self) -> Tracked {
+        Tracked::default()
+    }
+}
+
+/// A scheduler that serves the class with the lowest number.
+#[derive(Default)]
+pub(crate) struct LowestNumber {
+    classes: Vec<(Terms, Sent, bool)>,
+}
+
+impl LowestNumber {
+    fn class(&mut self, id: ClassId) -> &mut (Terms, Sent, bool) {
+        let at = usize::try_from(id.0).unwrap();
+        if self.classes.len() <= at {
+            self.classes.resize(at + 1, (Terms::NONE, Sent::default(), false));
+        }
+        &mut self.classes[at]
+    }
+
+    fn first(&self) -> Option<ClassId> {
+        let at = self.classes.iter().position(|(.., waits)| *waits)?;
+        Some(ClassId(at.try_into().unwrap()))
+    }
+}
+
+impl Scheduler for LowestNumber {
+    fn declares(&self) -> &'static [Term] {
+        &[Term::Guarantee]
+    }
+
+    fn reserve(&mut self, _: usize) {}
+
+    fn add(&mut self, now: Time, _: ClassId, terms: Terms) -> ClassId {
+        let id = ClassId(self.classes.len().max(1).try_into().unwrap());
+        self.set(now, id, terms);
+        id
+    }
+
+    fn remove(&mut self, id: ClassId) {
+        self.class(id).2 = false;
+    }
+
+    fn set(&mut self, _: Time, id: ClassId, terms: Terms) {
+        self.class(id).0 = terms;
+    }
+
+    fn terms(&self, id: ClassId) -> Terms {
+        self.classes[usize::try_from(id.0).unwrap()].0
+    }
+
+    fn is_leaf(&self, id: ClassId) -> bool {
+        id != ClassId::ROOT
+    }
+
+    fn counts(&self, id: ClassId) -> Sent {
+        self.classes[usize::try_from(id.0).unwrap()].1
+    }
+
+    fn wait(&mut self, _: Time, leaf: ClassId) {
+        self.class(leaf).2 = true;
+    }
+
+    fn idle(&mut self, leaf: ClassId) {
+        self.class(leaf).2 = false;
+    }
+
+    fn next(&mut self, _: Time) -> Option<ClassId> {
+        self.first()
+    }
+
+    fn sent(&mut self, _: Time, leaf: ClassId, len: Bytes, more: bool) {
+        let (_, sent, waits) = self.class(leaf);
+        sent.bytes += len.0;
+        *waits = more;
+    }
+
+    fn ready_at(&mut self, now: Time) -> Option<Time> {
+        self.first().map(|_| now)
+    }
+}
+
+parameters! {
+    /// A constant window.
+    pub Still {
+        /// Segments of the window.
+        segments: u32 = 10, in 1..;
+    }
+}
+
+impl CongestionControl for Still {
+    fn on_ack(&mut self, window: &mut Window, _: &Ack) {
+        window.congestion = u64::from(self.segments) * window.segment;
+    }
+
+    fn on_signal(&mut self, _: Time, window: &mut Window, _: u64, _: Signal) {
+        window.threshold = u64::from(self.segments) * window.segment;
+    }
+}
+
+/// The window of `control` after a loss, in segments of 1,000 bytes.
+pub(crate) fn window(control: &mut dyn CongestionControl) -> u64 {
+    let mut window = Window { congestion: 10_000, threshold: 0, segment: 1_000, floor: 2_000 };
+    control.on_signal(Time::ZERO, &mut window, 10_000, Signal::Loss);
+    window.threshold
+}
