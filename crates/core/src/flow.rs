@@ -36,7 +36,7 @@ pub struct Flow {
     dscp: [u8; 2],
     /// Classes of the link for its packets.
     classes: [ClassId; 2],
-    /// Packets in the gateway and in its driver.
+    /// Packets in the gateway.
     inside: u32,
 }
 
@@ -249,14 +249,14 @@ impl Flow {
         self.inside = self.inside.wrapping_add(packets);
     }
 
-    /// Counts a packet of the flow that was released. It may precede the count of a packet that entered
+    /// Counts a packet of the flow that departed or was released. It may precede the count of a packet that entered
     /// before, so the number wraps.
     pub const fn leave(&mut self) {
         self.inside = self.inside.wrapping_sub(1);
     }
 
-    /// Number of packets of the flow in the gateway and in its driver, held ACKs included. As long
-    /// as there are any, the flow stays in the table.
+    /// Number of packets of the flow in the gateway, held ACKs included. As long as there are any, the
+    /// flow stays in the table.
     #[must_use]
     pub const fn inside(&self) -> u32 {
         self.inside

@@ -1,5 +1,7 @@
 //! Flows in the flow table, and packets that belong to them.
 
+use std::net::IpAddr;
+
 use tidegate_core::flow::FlowTable;
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
@@ -25,6 +27,21 @@ pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
     let v6 = number % 4 == 3;
     let lan = if v6 { end(true, random) } else { Endpoint::v4([10, b, c, d], port(random)) };
     FlowKey { src: lan, dst: end(v6, random), protocol: Protocol::TCP }
+}
+
+/// The number of the flow whose LAN host is `lan`. [`key`] writes it into the address.
+pub(crate) fn number(lan: Endpoint) -> u32 {
+    let [b, c, d] = match lan.address() {
+        IpAddr::V4(address) => {
+            let [_, rest @ ..] = address.octets();
+            rest
+        }
+        IpAddr::V6(address) => {
+            let [_, _, _, _, _, b, c, d, ..] = address.octets();
+            [b, c, d]
+        }
+    };
+    u32::from_be_bytes([0, b, c, d])
 }
 
 /// A full-size data segment of the flow `key`.

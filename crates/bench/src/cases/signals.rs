@@ -173,8 +173,8 @@ impl Circuit {
         let id = self.gateway.poll_transmit(self.now, port)?;
         let packet = self.gateway.pool()[&id];
         self.gateway.pool().release(id);
-        // Flows are numbered in the order of their first packets.
-        Some((index(packet.flow.0.into()), packet.tcp.unwrap_or_default()))
+        let lan = if port == Gateway::WAN { packet.key.src } else { packet.key.dst };
+        Some((index(flows::number(lan).into()), packet.tcp.unwrap_or_default()))
     }
 }
 

@@ -49,24 +49,25 @@ impl Gateway {
         }
     }
 
-    /// Updates the flow of `packet`, which departs in `direction`. Shows the packet to the markings
-    /// that track the data of its receiver.
+    /// Updates the flow of `packet`, which departs in `direction` and no longer belongs to the flow
+    /// then. Shows the packet to the markings that track the data of its receiver.
     #[inline]
     pub(super) fn note_departure(&mut self, now: Time, direction: Direction, packet: &PacketId) {
-        let departing = &self.pool[packet];
+        let departing = &mut self.pool[packet];
         let has_markings = self.sorter.has_markings();
         let Some(flow) = self.sorter.flow_of(departing) else { return };
         flow.on_departure(now, departing, direction);
-        let acknowledges = departing.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK));
-        if !has_markings || !acknowledges {
-            return;
+        if has_markings && departing.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK)) {
+            let way = direction.reverse();
+            let link = self.egress[way.index()].link_mut();
+            link.acknowledge(now, flow.class(way), departing, flow);
+            let aggregate = self.aggregates.meant(flow.handle(way));
+            if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
+                marked.acknowledge(now, way, departing, flow);
+            }
         }
-        let way = direction.reverse();
-        self.egress[way.index()].link_mut().acknowledge(now, flow.class(way), departing, flow);
-        let aggregate = self.aggregates.meant(flow.handle(way));
-        if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
-            marked.acknowledge(now, way, departing, flow);
-        }
+        flow.leave();
+        departing.flow = FlowId::NONE;
     }
 
     /// Lets the markings of both directions forget `flow`, whose index was `id`.
