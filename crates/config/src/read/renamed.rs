@@ -69,6 +69,10 @@ impl<T: Read> Field for Renamed<T> {
         vec![key, earlier(key)]
     }
 
+    fn has(key: &'static str, name: &str) -> bool {
+        key == name || earlier(key) == name
+    }
+
     fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
         <Option<Spanned<T>> as Field>::describe(key, doc, into);
         let mut old = T::schema();

@@ -107,8 +107,8 @@ pub struct Call {
 /// Measurements that determine the target of a gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// Round trip to the senders in microseconds: it follows a longer one at once, and a shorter one over
-    /// the requested bytes.
+    /// Round trip to the senders in microseconds, averaged over the requested bytes. While one flow waits,
+    /// a longer one counts at once.
     near_us: u64,
     /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
@@ -127,7 +127,7 @@ const BEYOND: u64 = 2;
 /// An Ethernet frame, until a longer one is seen.
 const FRAME: u32 = 1_514;
 
-/// Requested bytes over which a shorter round trip replaces a longer one.
+/// Requested bytes over which the round trip is averaged.
 const AVERAGED: u64 = 1 << 16;
 
 /// The longest round trip to a sender, in microseconds.
@@ -164,15 +164,18 @@ impl Wanted {
         self.near_us.max(self.response_us.min(most))
     }
 
+    /// A longer round trip counts at once while one flow waits: nobody else is there. Of flows that begin
+    /// together, each first request would be for a whole round trip.
     fn follow(&mut self, near_us: u64, bytes: u64) {
         let part = bytes.min(AVERAGED);
         let average = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
-        self.near_us = if bytes > 0 { average.max(near_us) } else { average };
+        let at_once = bytes > 0 && self.waiting <= 1;
+        self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. Beside
-    /// `others` packets, it has room for a segment of every flow with held ACKs, but for no more segments
-    /// than there are other packets.
+    /// `others` packets, it has room for a segment of every flow with held ACKs. One other packet is a
+    /// ping, which needs no room.
     pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: u64) -> u64 {
         self.within(Duration::MAX, rate, grain, others)
     }
@@ -188,7 +191,7 @@ impl Wanted {
         let segment = u64::from(self.segment());
         let way = self.way().min(longest);
         let on_its_way = rate.bytes_in(way + grain).0;
-        let beside = others.min(self.waiting.into());
+        let beside = if others > 1 { self.waiting.into() } else { 0 };
         (segment * LEAST).max(on_its_way + segment * BEYOND.max(beside))
     }
 
@@ -339,12 +342,12 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// Kills: room for a segment of every flow although one ping waits; no such room beside a long queue.
+    /// Kills: room for a segment of every flow although one ping waits; no such room beside a queue.
     #[test]
-    fn a_waiting_ping_adds_nothing_to_the_target_and_a_long_queue_a_segment_for_each_flow() {
+    fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let wanted = Wanted { waiting: 8, ..Wanted::default() };
         let target = |others| wanted.bytes(Rate::from_kbps(1_500), Duration::ZERO, others);
-        assert_eq!([0, 1, 5, 100].map(target), [3, 3, 5, 8].map(|segments| segments * 1_514));
+        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
     /// Kills: a round trip that grows from zero with the first requests; one that never becomes shorter.
