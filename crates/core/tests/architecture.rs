@@ -57,6 +57,9 @@ const NOT_IN_CONFIG: &[&str] = &[
     "println!",
 ];
 
+/// Paths below which `unsafe` is permitted.
+const UNSAFE: &[&str] = &["crates/dataplane/", "crates/sim/src/prefetch.rs"];
+
 /// Keys of the papers whose mechanisms are implemented.
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
@@ -100,7 +103,7 @@ fn the_workspace_keeps_its_shape() {
     }
     assert!(files.iter().any(|file| file.path == "crates/core/src/lib.rs"), "no sources found");
     let rules =
-        [beginnings, lengths, order_in_core, purity, sources, names::type_names, names::methods];
+        [beginnings, lengths, order_in_core, purity, unsafety, sources, names::type_names, names::methods];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
@@ -263,6 +266,29 @@ fn purity(files: &[File]) -> Complaints {
         }
     }
     complaints
+}
+
+/// `unsafe` is only where ARCHITECTURE.md says so.
+fn unsafety(files: &[File]) -> Complaints {
+    let lifted = ["expect(unsafe_code", "allow(unsafe_code", "warn(unsafe_code"];
+    let has_unsafe = |file: &&File| {
+        let code: String = file.text.lines().map(code_of).collect();
+        let code: String = code.split_whitespace().collect();
+        lifted.iter().any(|it| code.contains(it))
+    };
+    // This file has the words as examples.
+    rust(files)
+        .filter(|file| !UNSAFE.iter().any(|it| file.path.starts_with(it)))
+        .filter(|file| !file.path.starts_with("crates/core/tests/architecture"))
+        .filter(has_unsafe)
+        .map(|file| {
+            format!(
+                "{}: `unsafe_code` is denied outside of {}; put it there",
+                file.path,
+                UNSAFE.join(" and ")
+            )
+        })
+        .collect()
 }
 
 /// Each `Source:` names a source that a reader can find.

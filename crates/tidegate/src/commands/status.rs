@@ -195,10 +195,11 @@ fn table(aggregates: &[Aggregate]) -> String {
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-/// Aggregates with ACK control.
+/// Aggregates with ACK control. A gateway of the previous version answers with the earlier names
+/// only.
 fn ack_controls(aggregates: &[Aggregate]) -> String {
-    let with =
-        busiest(aggregates).into_iter().filter_map(|it| Some((it, it.ack_control.as_ref()?)));
+    let of = |it: &Aggregate| it.ack_control.clone().or_else(|| it.signal.clone());
+    let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, of(it)?)));
     let mut rows = vec![
         [
             "policy",
@@ -221,7 +222,7 @@ fn ack_controls(aggregates: &[Aggregate]) -> String {
             format!("{} us", control.mean_hold_us),
             control.counts.split.to_string(),
             control.counts.overdue.to_string(),
-            control.uncontrolled.to_string(),
+            control.uncontrolled.max(control.counts.ungoverned).to_string(),
         ]
     }));
     if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }
