@@ -431,7 +431,7 @@ impl Daemon {
         let read = move || {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
-            let config = config.ok_or(Refusal::Findings(found))?;
+            let Some(config) = config else { return Err(Refusal::Findings(found)) };
             // If a source is named again later, its set would be an old one.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
