@@ -10,7 +10,7 @@ use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 
-pub(crate) use renamed::Renamed;
+pub(crate) use renamed::{Renamed, with_new_names};
 
 /// A value with its place in a file.
 pub type Node<'a> = Spanned<DeValue<'a>>;
