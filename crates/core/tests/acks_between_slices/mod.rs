@@ -228,28 +228,28 @@ fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
     }
 }
 
-/// The aggregate of all flows vanishes. A flow without held ACKs gets one while those of the others move.
+/// The aggregate of all flows vanishes. Flows without held ACKs get one while those of the others move.
 ///
 /// Kills: an aggregate that is removed with an ACK of a member that held none when its turn came
 /// (`take_any_acks` that does not begin again).
 #[test]
-fn an_ack_that_a_vanishing_aggregate_holds_later_is_not_lost() {
+fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
     let set = Set { joined: true, fillers: 0, ..Set::PLAIN };
     let mut late = 0;
     for nth in 0..8 {
         let mut senders = Senders::new(set);
         (0..FLOWS).for_each(|flow| senders.data(flow, 3));
-        (1..FLOWS).for_each(|flow| senders.ack(flow, 2));
+        (0..FLOWS).filter(|flow| flow % 4 > 0).for_each(|flow| senders.ack(flow, 2));
         assert!(senders.held() > 64, "{} ACKs are held", senders.held());
         senders.begin(Set { version: [1; 4], ..set });
         for _ in 0..nth {
             senders.slice();
         }
         late += u32::from(senders.run.gateway.is_installing());
-        senders.ack(0, 2);
+        (0..FLOWS).filter(|flow| flow % 4 == 0).for_each(|flow| senders.ack(flow, 2));
         senders.leave();
     }
-    assert!(late > 2, "the swap has {late} slices");
+    assert!(late >= 2, "ACKs came only before {late} slices");
 }
 
 #[derive(Clone, Debug)]
