@@ -287,9 +287,10 @@ impl Places {
         self.waiting > 0
     }
 
-    /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`. Its
-    /// last report counts no longer, also if it was for another place: a swap of policies changes routes
-    /// before the accounts are closed.
+    /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`.
+    ///
+    /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
+    /// routes change before the accounts are closed.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
         let member = Member(number);
         make_room(&mut self.senders, member.index(), Sender::default());
@@ -424,8 +425,8 @@ mod tests {
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
     }
 
-    /// Kills: a report at a new place that is subtracted there from the last one at the former place; an
-    /// aggregate that stays in the turns of its former place.
+    /// Kills: the last report at the former place subtracted at the new one.
+    /// Kills: an aggregate that stays in the turns of its former place.
     #[test]
     fn who_changes_its_place_is_forgotten_at_the_former_one() {
         let mut places = Places::default();

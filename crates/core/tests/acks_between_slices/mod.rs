@@ -19,6 +19,9 @@ use super::mbps;
 /// More flows than a slice has steps. Flow `n` belongs to host `1 + n % HOSTS`.
 const FLOWS: u16 = 96;
 const HOSTS: u8 = 4;
+/// A value for each host.
+type EachHost = [u8; 4];
+
 const MSS: u32 = 1_448;
 
 /// More classes than a slice has steps.
@@ -28,9 +31,9 @@ const FILLERS: u8 = 80;
 #[derive(Clone, Copy, Debug)]
 struct Set {
     /// Class of each policy. Zero: none is named.
-    class: [u8; HOSTS as usize],
+    class: EachHost,
     /// Part of each policy's name. A policy with another name is another one.
-    version: [u8; HOSTS as usize],
+    version: EachHost,
     /// One policy for all hosts: the first.
     joined: bool,
     /// The classes of the policies are parts of others.
