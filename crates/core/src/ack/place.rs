@@ -226,6 +226,8 @@ struct Place {
 struct Sender {
     /// Its last report.
     call: Call,
+    /// The egress of that report.
+    place: usize,
     /// Its rate was below its max-min share.
     modest: bool,
     /// Bytes left of its turn. Negative if its last ACK requested more.
@@ -289,10 +291,22 @@ impl Places {
     }
 
     /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`.
+    ///
+    /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
+    /// routes change before the accounts are closed.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
         let member = Member(number);
-        make_room(&mut self.places, place, Place::default());
         make_room(&mut self.senders, member.index(), Sender::default());
+        let former = std::mem::replace(&mut self.senders[member.index()].place, place);
+        if former != place {
+            self.note_at(former, member, Call::default(), None);
+        }
+        self.note_at(place, member, call, most);
+    }
+
+    /// Replaces the last report of `member`, which was for `place`, by `call`.
+    fn note_at(&mut self, place: usize, member: Member, call: Call, most: Option<Rate>) {
+        make_room(&mut self.places, place, Place::default());
         let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
         place.update(sender, &call, most);
         match (sender.call.more, call.more) {
@@ -412,6 +426,32 @@ mod tests {
         assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
         places.note(0, 2, more(0), MOST);
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
+    }
+
+    /// Kills: the last report at the former place subtracted at the new one.
+    /// Kills: an aggregate that stays in the turns of its former place.
+    #[test]
+    fn who_changes_its_place_is_forgotten_at_the_former_one() {
+        let mut places = Places::default();
+        let waits = |outstanding| Call { outstanding, ..more(0) };
+        for sender in 0..2 {
+            places.note(3, sender, waits(700), MOST);
+        }
+        places.note(5, 0, waits(400), MOST);
+        places.note(5, 2, waits(100), MOST);
+        let turn = |places: &mut Places, at| places.turn(at, || behind(0)).map(|(who, _)| who);
+        assert_eq!([3, 5].map(|at| turn(&mut places, at)), [Some(1), Some(0)]);
+        places.note(3, 1, Call::default(), MOST);
+        assert_eq!((places.places[3].outstanding, places.places[3].asked), Default::default());
+        assert_eq!(places.places[5].outstanding, 500);
+        assert_eq!(places.places[3].wanted.waiting, 0);
+        assert_eq!(turn(&mut places, 3), None);
+        for sender in [0, 2] {
+            assert!(places.is_waited_for());
+            places.note(3, sender, Call::default(), MOST);
+        }
+        assert_eq!((places.places[5].outstanding, places.places[5].asked), Default::default());
+        assert!(!places.is_waited_for(), "no aggregate waits twice");
     }
 
     /// Kills: an equal reduction of all rates, which puts small ones below an equal share.
