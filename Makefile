@@ -19,7 +19,8 @@ demo: setup program ## the main job, in network namespaces of its own, about two
 # Four minutes. The README and docs/understand/postack-measured.md show it.
 figure: PROFILE := release
 figure: setup program ## repeats the runs of the README's picture, and draws it
-	$(PROGRAM) demo --json --seconds 60 --phase unmanaged --phase inbound-fifo --phase inbound-fq-codel --phase inbound-postack > docs/demo.json
+	$(PROGRAM) demo --json --seconds 60 --phase unmanaged --phase inbound-fifo --phase inbound-fq-codel --phase inbound-postack > $(TARGET)/demo.json
+	mv $(TARGET)/demo.json docs/demo.json
 	.ci/demo_figure.py docs/demo.json docs/demo.svg
 
 test: setup ## everything; under 30 minutes on 2 cores with everything cold

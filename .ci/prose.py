@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 LEFT_OUT = re.compile(
     r"docs/reproduce/(?!README)|CHANGELOG\.md$"  # Claims, or one line for each change.
-    r"|(?:^|/)tests/|/tests\.rs$|^fuzz/|(?:^|/)testing(?:/|\.rs$)|config/src/parameters\.rs"
+    r"|(?:^|/)tests/|/tests\.rs$|^fuzz/|(?:^|/)testing(?:/|\.rs$)"
 )
 """Files that are not checked."""
 

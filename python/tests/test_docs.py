@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "operate" / "python.md"
 def test_the_examples_of_the_manual_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     page = tmp_path / "manual.py"
     page.write_text("\n".join(blocks))
     names = runpy.run_path(str(page))

@@ -15,7 +15,7 @@ SEED = 1
 def of_paper(monkeypatch):
     """Loads an experiment by its name."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    return lambda name: import_module(f"experiments.itcp.{name}")
+    return lambda name, folder="itcp": import_module(f"experiments.{folder}.{name}")
 
 
 def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
@@ -177,7 +177,7 @@ def test_vegas_takes_a_longer_path_for_queue(of_paper):
 
 def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
     """Kills: files other than those of E1 in an eighth; weights that do not follow the load."""
-    files, live = of_paper("_files"), of_paper("live")
+    files, live = (of_paper(it, "live.itcp") for it in ("_files", "live"))
     for number, load in ((1, 0.52), (2, 0.24)):
         own = np.array(list(files.files(number, 600, str(SEED))))
         assert np.array_equal(own, list(files.files(number, 600, str(SEED))))

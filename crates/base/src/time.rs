@@ -1,4 +1,4 @@
-//! The run's own clock.
+//! Points in time of a run.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};

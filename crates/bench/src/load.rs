@@ -19,7 +19,7 @@ const PAYLOAD: usize = 1_472;
 /// The port of the receiver.
 pub(crate) const PORT: u16 = 7_007;
 
-/// Number of flows, which send in turn.
+/// The most flows of a load. They send in turn.
 const FLOWS: usize = 8;
 
 /// Sends `per_second` datagrams each second, in bursts of `burst`, for `time`. They belong to
@@ -78,7 +78,8 @@ struct Arrival {
 }
 
 /// Prints the arrivals at this many ports: the index of the port, the arrival time by the kernel's
-/// clock, and the delay. Ends after a second without arrivals.
+/// clock, and the delay. Waits for the first arrival without limit, and ends one second after the
+/// last one.
 pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
     let sockets = (PORT..PORT + ports).map(receiver).collect::<io::Result<Vec<_>>>()?;
     println!("ready");

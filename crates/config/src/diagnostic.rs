@@ -265,6 +265,19 @@ impl Findings {
         Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
+    /// A line for each warning: its place, its code, the problem and the correction.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let lines = self.lines();
+        let warnings = self.list.iter().filter(|it| it.severity == Severity::Warning);
+        let line = |found: &Diagnostic| {
+            let (path, line, column) = self.at(&lines, self.whole(&found.place).start);
+            let Diagnostic { code, message, help, .. } = found;
+            format!("{path}:{line}:{column}: {}: {message}; {help}", code.name())
+        };
+        warnings.map(line).collect()
+    }
+
     /// Path, line and column of the character at byte `at`. Line and column count from 1 within the
     /// part.
     fn at(&self, lines: &Lines<'_>, at: usize) -> (&str, usize, usize) {

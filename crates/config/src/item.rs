@@ -107,7 +107,10 @@ fn item(kind: ItemKind, node: Node<'_>, found: &mut Findings) -> Option<Item> {
         _ => None,
     });
     let name = fields.as_mut().and_then(|fields| fields.remove("name"));
-    if let (Some(fields), Some(Value::String(name))) = (fields, name) {
+    if let (Some(mut fields), Some(Value::String(name))) = (fields, name) {
+        if kind == ItemKind::Policy {
+            read::with_new_names(&mut fields);
+        }
         return Some(Item { kind, name, fields });
     }
     let message = format!("`name` is missing in a {kind}");

@@ -10,7 +10,7 @@ use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 
-pub(crate) use renamed::Renamed;
+pub(crate) use renamed::{Renamed, with_new_names};
 
 /// A value with its place in a file.
 pub type Node<'a> = Spanned<DeValue<'a>>;
@@ -85,6 +85,11 @@ pub trait Field: Sized {
         vec![key]
     }
 
+    /// Returns `true` if `name` is one of its [`keys`](Self::keys).
+    fn has(key: &'static str, name: &str) -> bool {
+        key == name
+    }
+
     /// Adds the field to the schema of its table.
     fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
         if Self::REQUIRED {
@@ -132,6 +137,9 @@ pub trait Fields: Sized {
     /// Their names.
     fn keys() -> Vec<&'static str>;
 
+    /// Returns `true` if a field has this name.
+    fn has(name: &str) -> bool;
+
     /// Takes the fields from `table`, which may have others.
     fn take(table: &Table<'_>, found: &mut Findings) -> Self;
 
@@ -170,6 +178,10 @@ impl<T: Fields> Field for Also<T> {
 
     fn keys(_: &'static str) -> Vec<&'static str> {
         T::keys()
+    }
+
+    fn has(_: &'static str, name: &str) -> bool {
+        T::has(name)
     }
 
     fn describe(_: &'static str, _: &str, into: &mut TableSchema) {
@@ -258,15 +270,15 @@ impl<'a> Table<'a> {
 
     /// Reads the fields of `T`, and reports all others.
     pub fn only<T: Fields>(&self, found: &mut Findings) -> T {
-        self.close(&T::keys(), found);
+        self.close::<T>(found);
         T::take(self, found)
     }
 
-    /// Reports every field that is not among `known`.
-    fn close(&self, known: &[&str], found: &mut Findings) {
+    /// Reports every field that is not one of `T`.
+    fn close<T: Fields>(&self, found: &mut Findings) {
         let is_earlier = |name: &&str| renamed::RENAMED.iter().any(|(_, old)| old == name);
-        let offered: Vec<_> = known.iter().copied().filter(|name| !is_earlier(name)).collect();
-        for key in self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+        for key in self.entries.keys().filter(|key| !T::has(key.get_ref())) {
+            let offered: Vec<_> = T::keys().into_iter().filter(|name| !is_earlier(name)).collect();
             let name = key.get_ref();
             let message = format!("`{name}` is not a field of {}", self.what);
             let help = one_of(name, &offered);
@@ -291,6 +303,10 @@ macro_rules! tables {
         impl $crate::read::Fields for $table {
             fn keys() -> Vec<&'static str> {
                 [$(<$type as Field>::keys($key)),+].concat()
+            }
+
+            fn has(name: &str) -> bool {
+                $(<$type as Field>::has($key, name))||+
             }
 
             fn take(table: &Table<'_>, found: &mut Findings) -> Self {

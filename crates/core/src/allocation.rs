@@ -115,7 +115,8 @@ pub trait Allocation: Send {
 /// Result of [`Allocation::grant`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Turn {
-    /// This member may send now. The bytes may be a packet, the data of an ACK, or window.
+    /// This member may send now. The bytes are those that [`Heads::head`] reports: its oldest packet,
+    /// or a part of its debt for packets that departed before they had tokens.
     Grant(Grant),
     /// No member may send before this time, unless the state changes.
     At(Time),

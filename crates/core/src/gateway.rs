@@ -2,9 +2,9 @@
 //!
 //! Three stages own the state, and a packet passes them in this order:
 //!
-//! - The [sorter](sorter) finds its flow and the policy of its flow.
-//! - Its [aggregate](aggregates) holds it until it conforms, or drops it.
-//! - The [egress](egress) of its direction sends it, through a trunk or a class of the link.
+//! - The `sorter` finds its flow and the policy of its flow.
+//! - An aggregate (`aggregates`) holds it until it conforms, or drops it.
+//! - The `egress` of its direction sends it, through a trunk or a class of the link.
 //!
 //! The gateway itself moves packets from stage to stage. No stage uses the fields of another. Each
 //! way of a packet through several stages is in a file of its own:

@@ -6,7 +6,8 @@
 //!
 //! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
 //!
-//! A module uses only those of its own group or above in this list: `cx`, `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
+//! Modules are listed in groups, with `·` between them. A module uses only modules of its own group or
+//! of an earlier one: `cx`, `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
 //! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]

@@ -57,6 +57,9 @@ const NOT_IN_CONFIG: &[&str] = &[
     "println!",
 ];
 
+/// Paths below which `unsafe` is permitted.
+const UNSAFE: &[&str] = &["crates/dataplane/", "crates/sim/src/prefetch.rs"];
+
 /// Keys of the papers whose mechanisms are implemented.
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
@@ -99,8 +102,16 @@ fn the_workspace_keeps_its_shape() {
         collect(&root, &root.join(folder), &mut files);
     }
     assert!(files.iter().any(|file| file.path == "crates/core/src/lib.rs"), "no sources found");
-    let rules =
-        [beginnings, lengths, order_in_core, purity, sources, names::type_names, names::methods];
+    let rules = [
+        beginnings,
+        lengths,
+        order_in_core,
+        purity,
+        unsafety,
+        sources,
+        names::type_names,
+        names::methods,
+    ];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
@@ -265,6 +276,27 @@ fn purity(files: &[File]) -> Complaints {
     complaints
 }
 
+/// `unsafe` is only where ARCHITECTURE.md says so.
+fn unsafety(files: &[File]) -> Complaints {
+    let is_lifted = |file: &&File| {
+        let code: String = file.text.lines().map(code_of).collect();
+        code.match_indices("unsafe_code").any(|(at, _)| {
+            let attribute = code[..at].rsplit('[').next().unwrap();
+            ["expect(", "allow(", "warn("].iter().any(|level| attribute.contains(level))
+        })
+    };
+    // The tests of this rule have examples.
+    let own = "crates/core/tests/architecture";
+    rust(files)
+        .filter(|file| !UNSAFE.iter().any(|it| file.path.starts_with(it)))
+        .filter(|file| !file.path.starts_with(own))
+        .filter(is_lifted)
+        .map(|file| {
+            format!("{}: `unsafe_code` is denied outside of {}", file.path, UNSAFE.join(" and "))
+        })
+        .collect()
+}
+
 /// Each `Source:` names a source that a reader can find.
 fn sources(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
@@ -358,6 +390,17 @@ fn a_module_that_looks_down_or_has_no_place_is_refused() {
         ""
     );
     assert_eq!(about("crates/core/src/time.rs", "use crate::units::Rate;"), "");
+}
+
+#[test]
+fn unsafe_code_outside_its_places_is_refused() {
+    let about = |path, text| about(unsafety, &[(path, text)]);
+    let lifted = "#![expect(\n    dead_code,\n    unsafe_code,\n)]\n";
+    assert!(about("crates/lab/src/lib.rs", lifted).contains("denied outside"));
+    assert!(about("crates/sim/src/lib.rs", "#[allow(unsafe_code)]").contains("denied outside"));
+    assert_eq!(about("crates/dataplane/src/lib.rs", lifted), "");
+    assert_eq!(about("crates/sim/src/prefetch.rs", lifted), "");
+    assert_eq!(about("crates/lab/src/lib.rs", "#![forbid(unsafe_code)]"), "");
 }
 
 #[test]

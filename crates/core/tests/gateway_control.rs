@@ -328,6 +328,21 @@ fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
     assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
 }
 
+/// Kills: packets that enter the queue for control traffic without leaving their flow.
+#[test]
+fn flows_of_control_traffic_expire() {
+    let mut run = run(&linked("per-flow", Some(LINK)), vec![], vec![]);
+    (0..20).for_each(|host| run.offer_packet(Gateway::LAN, control(host, ARP)));
+    run.drain();
+    assert_eq!((run.left.len(), run.gateway.report().flows), (20, 20));
+    run.now += Duration::from_secs(61);
+    // A sweep each millisecond examines a part of the table.
+    for _ in 0..64 {
+        run.until(run.now + Duration::from_millis(1));
+    }
+    assert_eq!(run.gateway.report().flows, 0);
+}
+
 /// Kills: control traffic queued behind the packets that a swap released; a queue lost with the rate or the
 /// classes of its link.
 #[test]

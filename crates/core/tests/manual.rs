@@ -21,11 +21,14 @@ use tidegate_core::parameters::{Mechanism, Registered};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::congestion::CongestionSpec;
+use tidegate_core::trunk::MOST_WEIGHT;
 
 /// A registry: its title, the fields of files that name its mechanisms, its Python module, and its mechanisms.
 struct Registry {
     title: &'static str,
     fields: &'static str,
+    /// A sentence on where fewer mechanisms or other defaults apply; it may be empty.
+    differs: String,
     module: &'static str,
     mechanisms: Vec<Mechanism>,
 }
@@ -35,7 +38,7 @@ fn registry<T: Registered>(
     fields: &'static str,
     module: &'static str,
 ) -> Registry {
-    Registry { title, fields, module, mechanisms: T::mechanisms() }
+    Registry { title, fields, differs: String::new(), module, mechanisms: T::mechanisms() }
 }
 
 fn registries() -> Vec<Registry> {
@@ -50,6 +53,10 @@ fn registries() -> Vec<Registry> {
         Registry {
             title: "Rate adjusters",
             fields: "`weight` of trunks and aggregate connections",
+            differs: format!(
+                "A trunk takes only `fixed` and `measured`, from a `weight` of 4 and with a `most` \
+                 of {MOST_WEIGHT}, which is also the largest value of both."
+            ),
             module: "weight",
             mechanisms: itcp::mechanisms(),
         },

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
 
+mod acks_between_slices;
 mod gateway_run;
 
 use std::time::Duration;

@@ -47,8 +47,10 @@ pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -
 pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let sent = drain(machine, ports, now);
     flush(machine, ports);
+    let of_machine = machine.poll_timeout(now);
+    make_copies(machine, ports);
     let of_ports = ports.iter().filter_map(|port| port.poll_timeout());
-    let due = machine.poll_timeout(now).into_iter().chain(of_ports).min();
+    let due = of_machine.into_iter().chain(of_ports).min();
     let due = due.map(|at| match at.since(now) {
         Duration::ZERO => AGAIN,
         wait => wait,

@@ -68,7 +68,7 @@ fn explain(found: &Findings) -> String {
 }
 
 fn simulate(scenario: &Scenario) -> PyResult<Results> {
-    // What a signal handler of the user raised, or the interpreter's own at Ctrl-C.
+    // The exception that a signal handler raised: one of the user, or the interpreter's at Ctrl-C.
     let mut raised = None;
     let look = |_| match Python::attach(|py| py.check_signals()) {
         Ok(()) => ControlFlow::Continue(()),

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_config::Findings;
 use tidegate_core::gateway::FlowSurvey;
 use tidegate_core::policy::{Class, PolicySet};
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
@@ -99,6 +100,8 @@ pub(crate) struct Installed {
     ends: Vec<TrunkEnd>,
     /// Classes changed while the gateway ran, which override `config`; `None` for a removed class.
     live: BTreeMap<String, Option<Class>>,
+    /// Warnings about the documents, a line each.
+    warnings: Vec<String>,
 }
 
 /// The treatment of class changes that were made while the gateway ran.
@@ -214,7 +217,8 @@ impl Daemon {
         let (running, coming) = (before.clone(), next.clone());
         let Plan { changes, undone } = aside(move || running.plan(&coming)).await?;
         can_change(&changes)?;
-        let generation = self.install(next).await?;
+        let generation = self.install(next.clone()).await?;
+        next.log_warnings();
         let saved = self.put_or_undo(staged, &before).await?;
         for class in &undone {
             tracing::warn!(
@@ -427,11 +431,11 @@ impl Daemon {
         let read = move || {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
-            let config = config.ok_or(Refusal::Findings(found))?;
+            let Some(config) = config else { return Err(Refusal::Findings(found)) };
             // If a source is named again later, its set would be an old one.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
-            Ok(Installed::read(documents, config)?)
+            Ok(Installed::read(documents, config)?.warned(&found))
         };
         aside(read).await?
     }
@@ -501,7 +505,17 @@ impl Installed {
     /// Reads the key files once, so that a rollback does not depend on their later content.
     pub(crate) fn read(documents: Documents, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
-        Ok(Self { documents, config, ends, live: BTreeMap::new() })
+        Ok(Self { documents, config, ends, live: BTreeMap::new(), warnings: Vec::new() })
+    }
+
+    /// The same with the warnings in `found`.
+    pub(crate) fn warned(self, found: &Findings) -> Self {
+        Self { warnings: found.warnings(), ..self }
+    }
+
+    /// Logs the warnings about the documents.
+    pub(crate) fn log_warnings(&self) {
+        self.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Takes over the live class changes of `running`, except for classes that the file changes.

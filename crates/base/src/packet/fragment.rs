@@ -23,15 +23,17 @@ pub enum Ports {
     Known,
     /// The ports are unknown. A filter that names ports does not match.
     Unknown,
-    /// The ports are unknown. Every filter for ports matches, and every filter for protocols if the packet hides its
-    /// protocol: an IPv6 fragment, or one of IPv4 behind an authentication header.
+    /// The ports are unknown, and every filter for ports matches. If the fragment does not name the
+    /// protocol of its datagram either, every filter for protocols matches too. Fragments of IPv6 do
+    /// not name it, nor do fragments of IPv4 with an authentication header.
     Any,
 }
 
 impl Fragment {
     /// A datagram in one piece.
     pub const WHOLE: Self = Self(0);
-    /// A later fragment with the ports of its first fragment.
+    /// A later fragment whose ports are known: those of its first fragment, or none because its
+    /// protocol has none.
     pub const WITH_PORTS: Self = Self(WITH_PORTS);
     /// A first fragment that ends before its ports (RFC 1858, section 3), or whose headers are too long.
     pub const TINY: Self = Self(LATER);
@@ -47,8 +49,8 @@ impl Fragment {
         }
     }
 
-    /// The same fragment. A first fragment is marked: an IPv4 authentication header precedes its
-    /// protocol, and the later fragments name only that header.
+    /// Marks a first fragment with an IPv4 authentication header before its protocol. The protocol
+    /// field of its later fragments names only that header. Other fragments stay as they are.
     #[must_use]
     #[inline]
     pub const fn authenticated(self) -> Self {

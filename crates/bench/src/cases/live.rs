@@ -1,5 +1,7 @@
-//! Frames through the loop of a gateway with a live gateway's WAN port, which shapes or ends
-//! trunks.
+//! Cost of the packet loop of a live gateway, with frames at its WAN port.
+//!
+//! The gateway shapes, or it is the sending or the receiving end of trunks. A trunk is a path
+//! between two gateways whose rate is found by the congestion control of its management packets.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -121,7 +123,8 @@ impl Live {
         }
     }
 
-    /// Runs until every window has reached that of the other end, and enough packets wait.
+    /// Runs a fixed number of operations, in which the windows of the trunks grow and packets wait.
+    /// Fails if too few packets wait, if their number still changes, or if a datagram was refused.
     fn fill(&mut self, trunks: u32) -> anyhow::Result<()> {
         // The shaper has one queue for all flows. Ten backlogs use up its tokens.
         let queues = if self.trunked { index(trunks.into()) } else { 10 };

@@ -25,7 +25,8 @@ pub trait TokenKind {
     /// The code of an error for an invalid value.
     const CODE: Code;
 
-    /// The values that `text` stands for: one range, or two that enclose the IPv4-mapped addresses.
+    /// The values that `text` stands for: one range, or one range below and one above the IPv4-mapped
+    /// addresses.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_core::Factor;
 use tidegate_core::itcp::{self, Config, Kind, Most};
-use tidegate_core::parameters::{Declared, Value as _};
+use tidegate_core::parameters::{Declared, Form, Value as _};
 use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -58,8 +58,15 @@ impl Read for TrunkWeight {
         laws.retain(|law| KINDS.contains(&law.name));
         for parameter in laws.iter_mut().flat_map(|law| &mut law.parameters) {
             match parameter.name {
-                "weight" => parameter.default = usual().weight.written(),
-                "most" => parameter.default = usual().most.written(),
+                "weight" => {
+                    parameter.default = usual().weight.written();
+                    parameter.limits.most = most().written();
+                }
+                "most" => {
+                    parameter.default = usual().most.written();
+                    parameter.about = "The greatest weight.";
+                    parameter.form = Form::Whole(1, MOST_WEIGHT.into());
+                }
                 _ => {}
             }
         }

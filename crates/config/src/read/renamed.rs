@@ -17,6 +17,17 @@ fn earlier(key: &'static str) -> &'static str {
     RENAMED.iter().find(|(name, _)| *name == key).map_or(key, |(_, old)| old)
 }
 
+/// Gives the fields of a policy their new names. A field with both names keeps both, as an error.
+pub(crate) fn with_new_names(fields: &mut toml::Table) {
+    for (name, old) in RENAMED {
+        if !fields.contains_key(name)
+            && let Some(value) = fields.remove(old)
+        {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+}
+
 /// An optional field that may be written under its earlier name. The canonical form has the new
 /// name.
 #[derive(Clone, Debug)]
@@ -67,6 +78,10 @@ impl<T: Read> Field for Renamed<T> {
 
     fn keys(key: &'static str) -> Vec<&'static str> {
         vec![key, earlier(key)]
+    }
+
+    fn has(key: &'static str, name: &str) -> bool {
+        key == name || earlier(key) == name
     }
 
     fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {

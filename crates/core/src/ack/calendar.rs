@@ -35,12 +35,14 @@ impl Calendar {
         self.total += u64::from(*entry - before);
     }
 
-    /// Data of `bytes` arrived. It uses the credit that would have expired after `left`, and then older
-    /// credit. If both are too little, it uses credit of up to a day later.
+    /// Notes that `bytes` of data arrived. `left` is the remaining lifetime of the credit that requested
+    /// the data. The data uses this credit first, then older credit, and at last credit of up to a day
+    /// later.
     ///
-    /// Credit older than the used one expires unused. If data used the oldest credit first, newer credit
-    /// would replace it, and none would ever expire. Data does not use newer credit either: the data of
-    /// that credit would then arrive without any in its turn. A queue once too long would stay too long.
+    /// Credit that is older than the used credit expires unused. If data used the oldest credit first,
+    /// newer credit would replace it, and no credit would ever expire. If data used still newer credit,
+    /// that credit would be gone before its own data arrives. The gate would then count too little
+    /// outstanding data and request more, and a queue that is too long would stay too long.
     pub(super) fn take(&mut self, now: Time, left: Duration, mut bytes: u32) {
         self.expire(now);
         let own = runs_out(now, left).min(self.today + LAST - 1);

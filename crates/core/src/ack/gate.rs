@@ -17,14 +17,14 @@
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
 //! Differs: while packets of other flows wait too, the target has room for a segment of every flow with
-//! held ACKs. It has room for no more segments than there are other packets, so a ping adds nothing.
+//! held ACKs. One other packet is a ping, which adds nothing.
 //!
 //! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
 //! path stops the releases, so the data of the next round trip has the same gap.
 //!
-//! Differs: flows that have sent FIN get no credit, as no data would use it. Nor do flows that have not
-//! answered a request while its credit lasted. Application-limited flows get no credit while the rate
-//! carries their requests within 20 ms.
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Flows that have not answered
+//! a request while its credit lasted, and application-limited flows, get no credit while the rate carries
+//! their requests within 20 ms.
 
 use std::time::Duration;
 
@@ -110,11 +110,14 @@ impl Gate {
         flow: &mut Flow,
         bytes: u32,
     ) {
-        if bytes == 0 || flow.has_ended() || flow.is_silent(now) {
+        if bytes == 0 || flow.has_ended() {
             return;
         }
-        flow.asked(now);
-        if flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes) {
+        let is_silent = flow.is_silent(now);
+        if !is_silent {
+            flow.asked(now);
+        }
+        if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
             self.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));

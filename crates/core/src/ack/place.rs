@@ -107,8 +107,8 @@ pub struct Call {
 /// Measurements that determine the target of a gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// Round trip to the senders in microseconds: it follows a longer one at once, and a shorter one over
-    /// the requested bytes.
+    /// Round trip to the senders in microseconds, averaged over the requested bytes. While one flow waits,
+    /// a longer one counts at once.
     near_us: u64,
     /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
@@ -127,7 +127,7 @@ const BEYOND: u64 = 2;
 /// An Ethernet frame, until a longer one is seen.
 const FRAME: u32 = 1_514;
 
-/// Requested bytes over which a shorter round trip replaces a longer one.
+/// Requested bytes over which the round trip is averaged.
 const AVERAGED: u64 = 1 << 16;
 
 /// The longest round trip to a sender, in microseconds.
@@ -164,15 +164,18 @@ impl Wanted {
         self.near_us.max(self.response_us.min(most))
     }
 
+    /// A longer round trip counts at once while one flow waits: nobody else is there. Of flows that begin
+    /// together, each first request would be for a whole round trip.
     fn follow(&mut self, near_us: u64, bytes: u64) {
         let part = bytes.min(AVERAGED);
         let average = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
-        self.near_us = if bytes > 0 { average.max(near_us) } else { average };
+        let at_once = bytes > 0 && self.waiting <= 1;
+        self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. Beside
-    /// `others` packets, it has room for a segment of every flow with held ACKs, but for no more segments
-    /// than there are other packets.
+    /// `others` packets, it has room for a segment of every flow with held ACKs. One other packet is a
+    /// ping, which needs no room.
     pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: u64) -> u64 {
         self.within(Duration::MAX, rate, grain, others)
     }
@@ -188,7 +191,7 @@ impl Wanted {
         let segment = u64::from(self.segment());
         let way = self.way().min(longest);
         let on_its_way = rate.bytes_in(way + grain).0;
-        let beside = others.min(self.waiting.into());
+        let beside = if others > 1 { self.waiting.into() } else { 0 };
         (segment * LEAST).max(on_its_way + segment * BEYOND.max(beside))
     }
 
@@ -223,6 +226,8 @@ struct Place {
 struct Sender {
     /// Its last report.
     call: Call,
+    /// The egress of that report.
+    place: usize,
     /// Its rate was below its max-min share.
     modest: bool,
     /// Bytes left of its turn. Negative if its last ACK requested more.
@@ -286,10 +291,22 @@ impl Places {
     }
 
     /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`.
+    ///
+    /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
+    /// routes change before the accounts are closed.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
         let member = Member(number);
-        make_room(&mut self.places, place, Place::default());
         make_room(&mut self.senders, member.index(), Sender::default());
+        let former = std::mem::replace(&mut self.senders[member.index()].place, place);
+        if former != place {
+            self.note_at(former, member, Call::default(), None);
+        }
+        self.note_at(place, member, call, most);
+    }
+
+    /// Replaces the last report of `member`, which was for `place`, by `call`.
+    fn note_at(&mut self, place: usize, member: Member, call: Call, most: Option<Rate>) {
+        make_room(&mut self.places, place, Place::default());
         let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
         place.update(sender, &call, most);
         match (sender.call.more, call.more) {
@@ -339,12 +356,12 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// Kills: room for a segment of every flow although one ping waits; no such room beside a long queue.
+    /// Kills: room for a segment of every flow although one ping waits; no such room beside a queue.
     #[test]
-    fn a_waiting_ping_adds_nothing_to_the_target_and_a_long_queue_a_segment_for_each_flow() {
+    fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let wanted = Wanted { waiting: 8, ..Wanted::default() };
         let target = |others| wanted.bytes(Rate::from_kbps(1_500), Duration::ZERO, others);
-        assert_eq!([0, 1, 5, 100].map(target), [3, 3, 5, 8].map(|segments| segments * 1_514));
+        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
     /// Kills: a round trip that grows from zero with the first requests; one that never becomes shorter.
@@ -409,6 +426,32 @@ mod tests {
         assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
         places.note(0, 2, more(0), MOST);
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
+    }
+
+    /// Kills: the last report at the former place subtracted at the new one.
+    /// Kills: an aggregate that stays in the turns of its former place.
+    #[test]
+    fn who_changes_its_place_is_forgotten_at_the_former_one() {
+        let mut places = Places::default();
+        let waits = |outstanding| Call { outstanding, ..more(0) };
+        for sender in 0..2 {
+            places.note(3, sender, waits(700), MOST);
+        }
+        places.note(5, 0, waits(400), MOST);
+        places.note(5, 2, waits(100), MOST);
+        let turn = |places: &mut Places, at| places.turn(at, || behind(0)).map(|(who, _)| who);
+        assert_eq!([3, 5].map(|at| turn(&mut places, at)), [Some(1), Some(0)]);
+        places.note(3, 1, Call::default(), MOST);
+        assert_eq!((places.places[3].outstanding, places.places[3].asked), Default::default());
+        assert_eq!(places.places[5].outstanding, 500);
+        assert_eq!(places.places[3].wanted.waiting, 0);
+        assert_eq!(turn(&mut places, 3), None);
+        for sender in [0, 2] {
+            assert!(places.is_waited_for());
+            places.note(3, sender, Call::default(), MOST);
+        }
+        assert_eq!((places.places[5].outstanding, places.places[5].asked), Default::default());
+        assert!(!places.is_waited_for(), "no aggregate waits twice");
     }
 
     /// Kills: an equal reduction of all rates, which puts small ones below an equal share.

@@ -11,7 +11,8 @@ use crate::{Bytes, Rate, Time};
 pub(super) struct Peak(Option<PeakSpacing>);
 
 impl Peak {
-    /// `interval` is the interval of the shaping timer; lateness up to it is made up.
+    /// `interval` is the interval of the shaping timer. Packets make up for lateness of up to
+    /// `interval`, or [`LATENESS`] if that is longer.
     pub(super) fn new(rate: Option<Rate>, interval: Duration) -> Self {
         Self(rate.map(|rate| PeakSpacing::new(rate, interval.max(LATENESS))))
     }
@@ -37,5 +38,5 @@ impl Peak {
     }
 }
 
-/// Lateness of a driver's loop that does not reduce the rate below the peak.
+/// A driver's loop may be late by this much without reducing the rate below the peak.
 const LATENESS: Duration = Duration::from_millis(2);

@@ -28,7 +28,8 @@ pub(super) struct Shaper {
     queue_spec: QdiscSpec,
 }
 
-/// Packets sent later than this after the first of them conformed count as late.
+/// If the shaper is called later than this after its [`ready_at`](Shaper::ready_at), the packets that
+/// it sends count as late.
 ///
 /// Source: `aggregates`, section 6 (ledger A000-16).
 const LATE: Duration = Duration::from_millis(2);
@@ -57,10 +58,11 @@ struct Waiting<'a> {
 const PART: u64 = 1_514;
 
 /// Packets pass while the debt is at most the bytes of this time at the mean rate.
-/// If a part of a flow's first window passes, the rest waits for the debt of that part, and no ACK
-/// restarts its sender's timer meanwhile. So first windows of ten segments (RFC 6928) have to pass.
-/// At 10 Mbit/s, those of 165 flows do. With 1 s, those of 83 do, and one timer in 170 of a hundred
-/// downloads expires (`postack/together`).
+///
+/// If only a part of a flow's first window passes, the rest waits until the debt of that part is
+/// paid. No ACK returns meanwhile, so the sender's retransmission timer may expire. Therefore whole
+/// first windows of ten segments (RFC 6928) have to pass. At 10 Mbit/s, the first windows of 165
+/// flows pass, and with 1 s those of 82 flows would (`postack/together`).
 const MOST_OWED: Duration = Duration::from_secs(2);
 
 /// Packets always pass while the debt is at most this.

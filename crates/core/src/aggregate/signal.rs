@@ -17,7 +17,7 @@ pub(super) struct Signal {
     pub(super) entered: Governed,
     /// Counters of earlier ACK controls.
     past: Counts,
-    /// Members with lower indices hold no ACKs any more: the aggregate is being dissolved.
+    /// Next member whose held ACKs are taken: the aggregate is being dissolved.
     taken: u32,
 }
 
@@ -171,16 +171,23 @@ impl Aggregate {
     }
 
     /// Appends the ACKs of the next member with held ACKs to `acks`, in order. Returns `false` if no member
-    /// holds any, and the sequence state before these ACKs. The aggregate must take in no further packets.
+    /// holds any, and the sequence state before these ACKs.
+    ///
+    /// After the last member it begins again with the first. Between two calls, members that held no ACK may
+    /// hold one: a flow keeps its handle until its next packet with data.
     pub fn take_any_acks(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
         acks: &mut Fifo,
     ) -> (bool, Option<Numbers>) {
-        while self.signal.control.is_some() && self.signal.taken < self.members.numbers() {
-            let member = Member(self.signal.taken);
-            self.signal.taken += 1;
+        if self.signal.control.as_ref().is_none_or(|control| control.counts().held == 0) {
+            return (false, None);
+        }
+        let all = self.members.numbers();
+        for _ in 0..all {
+            let member = Member(self.signal.taken % all);
+            self.signal.taken = member.0 + 1;
             if self.held_acks(member) > 0 {
                 let numbers = self.ack_numbers(member);
                 self.withdraw_acks(now, pool, member, acks);

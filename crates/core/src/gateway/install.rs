@@ -419,7 +419,7 @@ impl Gateway {
         if !same_trunks {
             self.find_trunks();
         }
-        if !(same_links && same_trunks) {
+        if !(same_links && same_trunks && same_scheduler) {
             self.look_again(now);
         }
         self.drain(now);

@@ -163,8 +163,9 @@ impl Filter {
 
     /// Returns `true` if the filter matches every packet that `other` matches.
     ///
-    /// May return `false` where only several ranges together cover a range. Never returns `true` if
-    /// one packet differs.
+    /// May return `false` although every packet of `other` matches: for example, if the ranges name
+    /// every value of a field that `other` leaves open, or if only one of the two filters is `inner`.
+    /// Never returns `true` if `other` matches a packet that this filter does not match.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         (self.inner == other.inner || !self.asks_for_key())
@@ -226,7 +227,7 @@ const OPAQUE_NUMBER: u16 = 256;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Specificity {
     pinned: u32,
-    /// Values accepted beyond the first, by field.
+    /// Number of accepted values minus 1, by field. Fewer values are more specific.
     others: Reverse<[u128; 9]>,
 }
 
@@ -277,7 +278,7 @@ pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Ran
     merged
 }
 
-/// The bits of `width` that `ranges` fix. Then the number of accepted values minus 1.
+/// A pair: how many of the `width` bits `ranges` fix, and the number of accepted values minus 1.
 fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
     if ranges.is_empty() {
         return ANY;

@@ -14,9 +14,9 @@ pub(crate) fn page(registries: &[Registry]) -> String {
                 `kind` and the parameters to change: `queue = { kind = \"red\", limit = \"200 kB\" }`. \
                 This page is generated from the code that reads the files.";
     page += &paragraph(head);
-    for Registry { title, fields, mechanisms, .. } in registries {
+    for Registry { title, fields, differs, mechanisms, .. } in registries {
         page += &format!("\n## {title}\n\n");
-        page += &paragraph(&format!("Named by {fields}."));
+        page += &paragraph(&format!("Named by {fields}. {differs}"));
         for mechanism in mechanisms {
             page += &format!("\n### `{}`\n\n", mechanism.name);
             page += &paragraph(mechanism.about);

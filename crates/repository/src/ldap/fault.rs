@@ -36,7 +36,7 @@ pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
             FaultKind::Unusable,
             format!("{what}: the schema does not allow it, code {}{said}", result.rc),
         )
-        .help("load the files of packaging/ldap into the server"),
+        .help("load tidegate.ldif of packaging/ldap into the server; upgrade.ldif if it has an earlier one"),
         NO_SUCH_ATTRIBUTE | NOT_ON_NON_LEAF | ALREADY_EXISTS => Fault::new(
             FaultKind::Unsteady,
             format!("{what}: somebody else writes at the same time, code {}{said}", result.rc),

@@ -317,6 +317,15 @@ mod tests {
         assert_eq!(back(&item), item);
     }
 
+    /// Kills: a table without the attribute that earlier versions wrote.
+    #[test]
+    fn an_entry_with_an_earlier_name_of_a_field_is_read() {
+        let item = policy("signal = \"postack\"");
+        let entries = write(std::slice::from_ref(&item), "ou=x").unwrap();
+        assert!(entries.iter().any(|entry| entry.has("tgSignal")), "{entries:?}");
+        assert_eq!(back(&item), item);
+    }
+
     #[test]
     fn a_field_without_an_attribute_is_refused() {
         let fault = write(&[policy("new_field = 1")], "ou=x").unwrap_err();

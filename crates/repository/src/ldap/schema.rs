@@ -138,6 +138,31 @@ const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (106, status::ERROR, "Why the newest revision is not in force", DIRECTORY_STRING),
 ];
 
+/// The change of `cn=config` that brings the schema of the previous version up to this one.
+fn upgrade(ldif: &str) -> String {
+    let line = |start: &str| ldif.lines().find(|line| line.contains(start)).unwrap();
+    let attribute = line(&format!("NAME '{ADDED}'"));
+    let class = line(&format!("NAME '{POLICY_CLASS}'"));
+    let class = class.strip_prefix("olcObjectClasses: ").unwrap();
+    // Index of the class among those of `tidegate.ldif`, by which slapd names the value to delete.
+    let at = ldif
+        .lines()
+        .filter(|line| line.starts_with("olcObjectClasses:"))
+        .position(|line| line.contains(POLICY_CLASS))
+        .unwrap();
+    format!(
+        "# Made from tidegate.schema, for ldapmodify of cn=config with the schema of the previous version.\n\
+         # docs/operate/repositories.md says how to load it.\n\
+         dn: cn=tidegate,cn=schema,cn=config\nchangetype: modify\n\
+         add: olcAttributeTypes\n{attribute}\n-\n\
+         delete: olcObjectClasses\nolcObjectClasses: {{{at}}}\n-\n\
+         add: olcObjectClasses\nolcObjectClasses: {{{at}}}{class}\n"
+    )
+}
+
+/// The attribute that the previous version has not.
+const ADDED: &str = "tgAckControl";
+
 #[test]
 fn the_schema_files_are_those_of_the_table() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging/ldap");
@@ -155,5 +180,8 @@ fn the_schema_files_are_those_of_the_table() {
         let text = fs::read_to_string(folder.join(format!("{name}.schema"))).unwrap();
         assert!(name != "zos" || text.contains(ARC), "zos.schema has another arc");
         same(&format!("{name}.ldif"), &configuration(name, &text));
+        if name == "tidegate" {
+            same("upgrade.ldif", &upgrade(&configuration(name, &text)));
+        }
     }
 }

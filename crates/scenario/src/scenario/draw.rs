@@ -110,6 +110,10 @@ impl<T: Read> Fields for Pareto<T> {
         vec!["mean", "shape"]
     }
 
+    fn has(name: &str) -> bool {
+        Self::keys().contains(&name)
+    }
+
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
         Self { mean: Field::take(table, "mean", found), shape: Field::take(table, "shape", found) }
     }
@@ -130,6 +134,10 @@ struct Lognormal<T> {
 impl<T: Read> Fields for Lognormal<T> {
     fn keys() -> Vec<&'static str> {
         vec!["mean", "deviation"]
+    }
+
+    fn has(name: &str) -> bool {
+        Self::keys().contains(&name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
@@ -154,6 +162,10 @@ struct Weibull<T> {
 impl<T: Read> Fields for Weibull<T> {
     fn keys() -> Vec<&'static str> {
         vec!["mean", "shape"]
+    }
+
+    fn has(name: &str) -> bool {
+        Self::keys().contains(&name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {

@@ -262,7 +262,7 @@ impl<A: Agenda> Engine<'_, A> {
     /// One end of a connection is closed. The number of the connection is free once both are.
     pub(super) fn closed(&mut self, number: u32) {
         let stream = self.streams.get_mut(number);
-        // An end that never received a segment will not notice the end of the connection.
+        // A side that never received a segment does not learn that the connection has ended.
         for end in &mut stream.ends {
             end.endless = false;
             end.tcp.close();
@@ -288,9 +288,9 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// Checks the byte counts of a stream. Bytes written are those acknowledged and those in flight.
-/// Bytes read, or still to be read, were written before. A receiver with optimistic ACKs may have
-/// acknowledged slightly more bytes than arrived.
+/// Checks the byte counts of a stream. No more bytes are acknowledged than received, and no more are
+/// received than written. A receiver with optimistic ACKs may have acknowledged slightly more bytes
+/// than arrived. The counts of the application equal those of TCP.
 ///
 /// # Panics
 ///

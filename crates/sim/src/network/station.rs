@@ -334,6 +334,9 @@ impl Station {
     /// Schedules the station after a call or an arrival.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
+        // The call may have made ACKs, and dropped packets.
+        self.copy_tags();
+        self.settle_passages(now);
         if at == self.armed {
             return;
         }

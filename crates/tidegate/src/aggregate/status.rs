@@ -82,13 +82,14 @@ pub(crate) struct Connections {
     pub(crate) failed: BTreeMap<String, u64>,
     /// Connections reset by one end, or broken with the aggregate connection.
     pub(crate) reset: u64,
-    /// Connections whose host here accepts no bytes.
+    /// Connections to hosts of this site that have accepted no bytes for a second.
     #[serde(default)]
     pub(crate) stalled: u64,
     /// Connections of `reset` that were stalled while others needed their room.
     #[serde(default)]
     pub(crate) expelled: u64,
-    /// Connections that lost bytes with the peer after their client had closed.
+    /// Connections whose acknowledged bytes never reached the server, because the aggregate
+    /// connection broke after the client had closed.
     pub(crate) lost_after_close: u64,
 }
 
@@ -110,11 +111,12 @@ pub(crate) struct Weight {
 pub(crate) struct Round {
     /// Part of the time in which bytes waited for the aggregate connection, in thousandths.
     pub(crate) busy_thousandths: u64,
-    /// Rate at which bytes arrived from users: `a`.
+    /// Rate at which bytes arrived from users, `a` in the formula of the weight.
     pub(crate) offered_bps: u64,
     /// Rate at which bytes were sent.
     pub(crate) sent_bps: u64,
-    /// Rate of the aggregate connection while bytes waited: `s`. None if unknown.
+    /// Rate of the aggregate connection while bytes waited, `s` in the formula of the weight. None if
+    /// unknown.
     pub(crate) service_bps: Option<u64>,
     /// Growth of the queue in bytes per second.
     pub(crate) slope: i64,

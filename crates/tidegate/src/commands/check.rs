@@ -108,11 +108,18 @@ pub(crate) fn take(
 ) -> anyhow::Result<Result<(Documents, Config), Exit>> {
     let documents = Documents::gather(file, text)?;
     let (config, found) = documents.parse(host);
+    let Some(config) = config else { return Ok(Err(refuse(&found, context)?)) };
     complain(&found);
-    if config.is_none() && context.output.is_json() {
+    Ok(Ok((documents, config)))
+}
+
+/// Shows the findings of a file with errors. Returns the exit code of the program.
+pub(crate) fn refuse(found: &Findings, context: &Context) -> anyhow::Result<Exit> {
+    complain(found);
+    if context.output.is_json() {
         context.output.json(&serde_json::json!({ "ok": false, "findings": found.data() }))?;
     }
-    Ok(config.map(|config| (documents, config)).ok_or(Exit::WrongInput))
+    Ok(Exit::WrongInput)
 }
 
 /// Shows the findings on stderr.

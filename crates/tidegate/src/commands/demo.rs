@@ -14,10 +14,10 @@ use crate::demo;
 use crate::lab;
 use crate::output::Exit;
 
-/// What `demo` is told.
+/// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// How long each phase lasts, of which the first third is not counted
+    /// Length of each phase; its first third is not counted
     #[arg(long, default_value = "15 s", value_parser = seconds)]
     seconds: Duration,
     /// Only this phase; may be given several times

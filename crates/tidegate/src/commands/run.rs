@@ -57,10 +57,11 @@ fn start(args: &RunArgs, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     let text = text.map_err(|error| error.of(&args.file))?.text;
     // Later files may come from another directory.
     let file = std::path::absolute(&args.file)?;
-    let documents = match check::take(&file, text, Some(&host::look()), context)? {
-        Ok((documents, _)) => documents,
-        Err(exit) => return Ok(exit),
-    };
+    let documents = Documents::gather(&file, text)?;
+    let (config, found) = documents.parse(Some(&host::look()));
+    if config.is_none() {
+        return check::refuse(&found, context);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(control(args, context, documents, log.losses()));
     // An unfinished long request ends with the process.
@@ -85,8 +86,9 @@ async fn control(
     let (config, found) = documents.parse(Some(&host::look()));
     let config = config.ok_or_else(|| Failure::from(&found))?;
     let policies = config.policies.len();
-    let installed = Installed::read(documents, config)?;
+    let installed = Installed::read(documents, config)?.warned(&found);
     let plane = Plane::start(&installed, daemon::open)?;
+    installed.log_warnings();
     announce(&plane, policies);
     let daemon = Daemon::new(plane, installed, true, losses.clone(), agent);
     let limits = Limits::descriptors();

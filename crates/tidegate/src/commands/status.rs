@@ -195,10 +195,11 @@ fn table(aggregates: &[Aggregate]) -> String {
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-/// Aggregates with ACK control.
+/// Aggregates with ACK control. A gateway of the previous version answers with the earlier names
+/// only.
 fn ack_controls(aggregates: &[Aggregate]) -> String {
-    let with =
-        busiest(aggregates).into_iter().filter_map(|it| Some((it, it.ack_control.as_ref()?)));
+    let of = |it: &Aggregate| it.ack_control.clone().or_else(|| it.signal.clone());
+    let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, of(it)?)));
     let mut rows = vec![
         [
             "policy",
@@ -221,7 +222,7 @@ fn ack_controls(aggregates: &[Aggregate]) -> String {
             format!("{} us", control.mean_hold_us),
             control.counts.split.to_string(),
             control.counts.overdue.to_string(),
-            control.uncontrolled.to_string(),
+            control.uncontrolled.max(control.counts.ungoverned).to_string(),
         ]
     }));
     if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }
@@ -278,5 +279,32 @@ pub(super) fn size(bytes: u64) -> String {
     match units.iter().find(|(size, _)| bytes >= *size) {
         Some((size, unit)) => format!("{}.{} {unit}", bytes / size, bytes % size / (size / 10)),
         None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Kills: a table without the ACK control of a gateway of the previous version.
+    #[test]
+    fn ack_control_is_read_under_its_earlier_name() {
+        let count = json!({ "packets": 0, "bytes": 0 });
+        let control = json!({
+            "kind": "postack", "mean_hold_us": 70, "held": 3, "packets": 3, "peak_held": 4,
+            "delayed": 9, "held_ns": 9, "absorbed": 0, "made": 0, "split": 5, "overdue": 6,
+            "windows": 0, "unsent": 0, "stale": 0, "ungoverned": 8,
+        });
+        let aggregate = serde_json::from_value(json!({
+            "policy": "web", "direction": "down", "mean_bps": null, "flows": 1, "offered": count,
+            "conforming": count, "exceeding": count, "waiting": count, "peak_waiting_bytes": 0,
+            "mean_wait_us": 0, "waited_ns": 0, "late": 0, "drops": {}, "marks": {}, "triggers": {},
+            "signal": control,
+        }));
+        let text = ack_controls(&[aggregate.unwrap()]);
+        let row: Vec<_> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(row, ["web", "down", "postack", "3", "70", "us", "5", "6", "8"]);
     }
 }

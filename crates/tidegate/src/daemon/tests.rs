@@ -31,6 +31,7 @@ mod occupied;
 mod save;
 mod slow;
 mod trunks;
+mod warnings;
 
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 

@@ -134,6 +134,19 @@ fn a_document_is_its_items() {
     );
 }
 
+/// Kills: a push that stores a field under its earlier name; one that drops either of two names.
+#[test]
+fn items_of_policies_have_new_names_of_fields() {
+    let fields = |rest: &str| {
+        let text = format!("[[policy]]\nname = \"a\"\n{rest}\n");
+        items(&part("x", &text)).unwrap().remove(0).fields
+    };
+    let table = |text: &str| text.parse::<toml::Table>().unwrap();
+    assert_eq!(fields("signal = \"postack\""), table("ack_control = \"postack\""));
+    let both = "signal = \"tcr\"\nack_control = \"postack\"";
+    assert_eq!(fields(both), table(both));
+}
+
 said! {
     a_source_lacks_its_place: r#"[gateway]
 lan = "l"

@@ -16,7 +16,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 
 use crate::class::control::{self, Allowance};
-use crate::packet::{Direction, FlowId, Member};
+use crate::packet::{Direction, Member};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::report::ControlReport;
@@ -64,9 +64,9 @@ impl Control {
             // Idle time earns nothing.
             self.lead = self.lead.max(0);
         }
-        let waiting = &mut cx.pool[&packet];
         // Queues here belong to sources, not to flows.
-        (waiting.member, waiting.flow) = (line, FlowId::NONE);
+        cx.pool.leave_flow(&packet);
+        cx.pool[&packet].member = line;
         self.queue.enqueue(cx, packet);
     }
 

@@ -1,7 +1,8 @@
-//! Classes without parents, whose scheduler keeps bounds and ratios: faults of their promises.
+//! Faults of classes under a scheduler without parent classes: guarantees that use up the link, delay
+//! bounds shorter than one packet, and invalid ratios.
 //!
-//! Promises that no traffic could meet together are faults. The scheduler relaxes promises that are
-//! infeasible for the present traffic only.
+//! Only promises that cannot be kept under any traffic are faults. If the present traffic alone makes
+//! promises infeasible, the scheduler relaxes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

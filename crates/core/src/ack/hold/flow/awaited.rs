@@ -1,5 +1,8 @@
-//! Detection of application-limited flows, and of flows that have sent FIN: requests to them get less
-//! credit, or none.
+//! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
+//! senders, and senders of FIN.
+//!
+//! A departing ACK requests the data that its sender may send then. The gate counts this data as
+//! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
 use std::time::Duration;
 
@@ -9,14 +12,16 @@ use crate::ack::gate::lasts;
 use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 
-/// Data that arrives so long after the credit of the last request expired was not requested.
+/// Data counts as unrequested if it arrives later than this after the credit of the last request
+/// expired.
 ///
 /// Source: `postack`, R001-9: credit lasts for 200 ms at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Bytes after a pause that count as the answer to a request.
+/// Bytes after a pause that count as the answer of an application to its peer, and not as data that
+/// ACKs requested.
 ///
-/// Source: RFC 7323, section 2.2: the largest window without scaling. Windows begin with it too.
+/// Source: RFC 7323, section 2.2: the largest window without scaling.
 const ANSWER: u32 = 65_535;
 
 impl Flow {
@@ -32,23 +37,23 @@ impl Flow {
         }
     }
 
-    /// Returns `true` if its sender has left a request unanswered for longer than credit lasts, although its
-    /// receiver's window has room. It has no data, or its congestion window is full: its ACKs request nothing.
-    /// BBR drains its window like this in each ProbeRTT phase.
+    /// Returns `true` if the sender has sent no data for longer than credit lasts since it was asked,
+    /// although the receiver's window had room. The sender has no data, or its congestion window is full,
+    /// so ACKs of this flow get no credit. BBR drains its window like this in each ProbeRTT phase.
     pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
         let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
         let waits = self.marks & ASKED != 0 && self.near_us != 0;
         waits && before(self.heard.wrapping_add(lasts), ticks(now))
     }
 
-    /// Returns `true` if its sender has sent at most 64 KiB since a pause. An application's request caused
-    /// this data, not the ACKs.
+    /// Returns `true` if the sender has sent at most 64 KiB since a pause. An application caused this
+    /// data, not the ACKs.
     pub(in crate::ack) const fn is_answering(&self) -> bool {
         self.marks & PAUSED != 0
     }
 
-    /// Returns `true` if its sender has sent FIN, and none of its data is known to be missing. Its ACKs
-    /// request nothing.
+    /// Returns `true` if the sender has sent FIN, and none of its data is known to be missing. ACKs of
+    /// this flow request nothing.
     pub(in crate::ack) fn has_ended(&self) -> bool {
         let lacks = self.sacked > 0 || self.marks & AGAIN != 0;
         self.marks & ENDED != 0 && (!lacks || self.is_all(self.seen))
@@ -89,8 +94,8 @@ impl Flow {
         }
     }
 
-    /// Returns `true` if data that arrives now follows a pause. Neither a request nor unrequested data came
-    /// shortly before.
+    /// Returns `true` if data that arrives now follows a pause: more than the lifetime of credit plus
+    /// [`PAUSE`] has passed since the last request or the last unrequested data.
     fn has_paused(&self, now: Time) -> bool {
         let known = self.heard != 0 && self.near_us != 0;
         let answered = self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + PAUSE));
