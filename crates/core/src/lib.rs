@@ -6,8 +6,9 @@
 //!
 //! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
 //!
-//! Modules are listed in groups, with `·` between them. A module uses only modules of its own group or
-//! of an earlier one: `cx`, `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
+//! Groups have `·` between them. A module uses only modules of its own group or of an earlier one
+//! in this list: `cx`,
+//! `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
 //! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]

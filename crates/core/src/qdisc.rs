@@ -171,7 +171,7 @@ registry! {
     DropTail => drop_tail, "drop-tail";
     /// A queue for each flow, served in turn. When all is full, the longest queue loses packets.
     PerFlow => per_flow, "per-flow";
-    /// Random early detection: the probability of a mark or drop grows with the average queue length.
+    /// Random early detection: drops and marks become likelier as the average queue grows.
     Red => red, "red";
     /// RED that marks or drops packets in profile less often.
     Ered => ered, "ered";
@@ -187,7 +187,7 @@ registry! {
     Hosts => hosts, "hosts";
     /// One queue for the flows of a trunk. A flow is signalled again only after it has recovered.
     Sparing => sparing, "sparing";
-    /// One queue of a router for trunks: management packets are dropped early, user packets only when it is full.
+    /// One queue for trunks: it drops management packets early, and user packets only when full.
     TrunkFifo => trunk_fifo, "trunk-fifo";
     unnamed
     /// A queue with a marking.

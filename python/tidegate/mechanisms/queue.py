@@ -60,7 +60,7 @@ def red(
     packet: str | None = None,
     by_size: bool | None = None,
 ) -> dict[str, Any]:
-    """Random early detection: the probability of a mark or drop grows with the average queue length.
+    """Random early detection: drops and marks become likelier as the average queue grows.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"400 kB"``.
@@ -324,7 +324,7 @@ def trunk_fifo(
     threshold: int | None = None,
     early: bool | None = None,
 ) -> dict[str, Any]:
-    """One queue of a router for trunks: management packets are dropped early, user packets only when it is full.
+    """One queue for trunks: it drops management packets early, and user packets only when full.
 
     Args:
         limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
