@@ -110,6 +110,7 @@ fn the_workspace_keeps_its_shape() {
         unsafety,
         sources,
         names::type_names,
+        names::shared_names,
         names::methods,
     ];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();

@@ -194,6 +194,7 @@ impl Holds {
             let blocks = cx.pool.sack(&back.packet);
             let news = flow.selective(&tcp, blocks);
             let cost = flow.cost(&tcp, news, self.for_data);
+            flow.passes(&tcp);
             flow.note(&tcp);
             self.go(cx.pool, member, back.packet, back.out);
             self.flow(member).credited += news;
@@ -222,6 +223,7 @@ impl Holds {
             if flow.is_known() {
                 cost = flow.cost(&back.tcp, 0, self.for_data);
             }
+            flow.passes(&back.tcp);
             flow.note(&back.tcp);
         }
         self.go(cx.pool, back.member, back.packet, back.out);

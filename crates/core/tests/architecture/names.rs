@@ -189,6 +189,17 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
     complaints
 }
 
+/// The list of shared names has no name that is unique by now.
+pub(super) fn shared_names(files: &[File]) -> Complaints {
+    let types = types(files);
+    let is_shared = |name: &&&str| types.get(&("core", **name)).is_some_and(|it| it.len() > 1);
+    let unique = SHARED_IN_CORE.iter().filter(|name| !is_shared(name));
+    let complain = |name| {
+        format!("crates/core/tests/architecture/names.rs: `{name}` is not shared; remove it")
+    };
+    unique.map(complain).collect()
+}
+
 /// The fields of a type are in the file of its methods, or in a parent that the header names.
 pub(super) fn methods(files: &[File]) -> Complaints {
     let types = types(files);
@@ -275,4 +286,13 @@ fn methods_far_from_their_fields_are_refused() {
     assert_eq!(about("crates/x/src/a/b.rs", &whole), "");
     assert_eq!(about("crates/x/src/b.rs", "impl<T> Drop for State<T> {"), "");
     assert_eq!(about("crates/y/src/b.rs", block), "");
+}
+
+/// Kills: a name that stays in the list of shared names after one of its types is left.
+#[test]
+fn a_shared_name_that_is_unique_is_refused() {
+    let one = [("crates/core/src/a.rs", "struct State;")];
+    let two = [one[0], ("crates/core/src/b.rs", "enum State {}")];
+    let says = |files: &[(&str, &str)]| about(shared_names, files).contains("`State`");
+    assert!(says(&one) && !says(&two));
 }

@@ -304,6 +304,14 @@ impl Flow {
         self.hold_us = self.hold_us - self.hold_us / SMOOTHING + span / SMOOTHING;
     }
 
+    /// Notes that the ACK `tcp` departs as it arrives. The sender's timer follows this round trip too, so the
+    /// next hold may be no longer than after a hold of zero.
+    pub(super) fn passes(&mut self, tcp: &TcpSegment) {
+        if self.is_known() && before(self.seen, tcp.ack) {
+            self.was_held(Duration::ZERO);
+        }
+    }
+
     /// Returns `true` if an ACK of `worth` bytes may depart in steps. The steps never exceed the observed
     /// data, even if a receiver acknowledges more.
     pub(super) const fn may_split(&self, worth: u32) -> bool {
@@ -459,6 +467,27 @@ mod tests {
         let tcp = TcpSegment { ack: 1_000, has_sack: true, ..TcpSegment::default() };
         assert_eq!(flow.selective(&tcp, blocks(&[(2_000, 1 << 31)])), 9_000);
         assert_eq!(flow.selective(&tcp, blocks(&[(1_000, 2_000)])), 0);
+    }
+
+    /// Kills: a bound by holds of long ago, beyond the timer of a sender whose ACKs depart at once.
+    /// Kills: an ACK that tells nothing new, and shortens the next hold.
+    #[test]
+    fn the_next_hold_is_short_again_after_acks_that_were_not_held() {
+        let mut flow = Flow { near_us: 2_000, far_us: 50_000, ..Flow::default() };
+        let longest = |flow: &Flow| flow.longest(Duration::from_secs(1)).as_millis();
+        let pass = |flow: &mut Flow, ack| {
+            let tcp = TcpSegment { ack, ..TcpSegment::default() };
+            flow.passes(&tcp);
+            flow.note(&tcp);
+        };
+        pass(&mut flow, 0);
+        (0..99).for_each(|_| flow.was_held(Duration::from_millis(150)));
+        (0..99).for_each(|_| pass(&mut flow, 0));
+        // The hold, and a growth by `ALLOWED`.
+        assert_eq!(longest(&flow), 150 + 150);
+        (1..99).for_each(|n| pass(&mut flow, n * USUAL_MSS));
+        // A round trip without a hold.
+        assert_eq!(longest(&flow), 52);
     }
 
     /// Kills: full segments held for as short as a tail.
