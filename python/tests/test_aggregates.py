@@ -18,7 +18,7 @@ def of_paper(monkeypatch):
 
 
 def test_a_policed_window_is_halved_to_less_than_its_rate_window(of_paper):
-    """Kills: packets out of profile that are not dropped more often; W in other units."""
+    """Catches: packets out of profile that are not dropped more often; W in other units."""
     measure = of_paper("fig2").measure
     free, limited = measure(SEED, "20 packets", 4), measure(SEED, "rate window", 0)
     assert free["above"] > 0.02 and free["below"] > 0.1 and free["low"] > 0.5
@@ -27,7 +27,7 @@ def test_a_policed_window_is_halved_to_less_than_its_rate_window(of_paper):
 
 
 def test_tokens_in_common_are_used_more_by_a_policer_that_drops(of_paper):
-    """Kills: a policer that ignores the tokens of other flows."""
+    """Catches: a policer that ignores the tokens of other flows."""
     measure = of_paper("police_drop").measure
     alone, together, logical = (
         measure(SEED, it, "equal", False) for it in ("one by one", "together", "logical partitions")
@@ -37,14 +37,14 @@ def test_tokens_in_common_are_used_more_by_a_policer_that_drops(of_paper):
 
 
 def test_an_aggregate_with_omega_1_has_half_of_that_with_omega_n(of_paper):
-    """Kills: an omega that is ignored, or multiplied by the number of connections."""
+    """Catches: an omega that is ignored, or multiplied by the number of connections."""
     measure = of_paper("omega").measure
     one, all = (measure(SEED, f"omega = {it}", 1)["over"] for it in ("1", "n"))
     assert 1.5 < one < 2.7 and 0.4 < one / all < 0.65
 
 
 def test_a_bottleneck_behind_the_access_link_shares_as_without_control(of_paper):
-    """Kills: a core link that packets bypass; a shaper outside of the path."""
+    """Catches: a core link that packets bypass; a shaper outside of the path."""
     measure = of_paper("behind").measure
     assert measure(SEED, "shaped", "wide")["jain"] > 0.99
     shaped, none = (measure(SEED, it, "narrow") for it in ("shaped", "none"))

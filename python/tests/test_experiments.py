@@ -25,7 +25,7 @@ def experiments(monkeypatch):
 
 def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
     claims = [claim for each in experiments.values() for claim in each.claims]
-    # Kills: "not said" instead of no paper, which counted as a claim of the paper.
+    # Catches: "not said" instead of no paper, which counted as a claim of the paper.
     silent = ("not said", "beyond")
     assert not [claim.id for claim in claims if claim.paper in silent]
     kinds = Counter(claim.kind for claim in claims)
@@ -34,7 +34,7 @@ def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
 
 
 def test_a_turn_is_made_again_for_hangs_only(experiments):
-    """Kills: a turn that is repeated because of its results; an unlimited number of turns."""
+    """Catches: a turn that is repeated because of its results; an unlimited number of turns."""
     live = sys.modules["experiments.live.postack._live"]
     assert set(inspect.signature(live.side_by_side).parameters) == {"call", "names"}
     for hangs, turns in (([0], 1), ([2, 0], 2), ([1] * 9, 1 + live.AGAIN)):

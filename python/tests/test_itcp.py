@@ -19,7 +19,7 @@ def of_paper(monkeypatch):
 
 
 def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
-    """Kills: a virtual time that is not divided by the number of files."""
+    """Catches: a virtual time that is not divided by the number of files."""
     load, fluid = of_paper("_load"), of_paper("_fluid")
     own = load.files((load.Class(65_000, 2.5),), 5_000, SEED)
     slowdown = ((fluid.processor_sharing(own.time, own.work) - own.time) / own.work).mean()
@@ -27,7 +27,7 @@ def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
 
 
 def test_equal_aggregates_of_one_file_each_are_processor_sharing(of_paper):
-    """Kills: an idle aggregate that keeps its share; a departure that leaves its work behind."""
+    """Catches: an idle aggregate that keeps its share; a departure that leaves its work behind."""
     load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
     rng = np.random.default_rng(SEED)
     time, work = np.sort(rng.uniform(0, 100, 40)), rng.exponential(2, 40)
@@ -40,7 +40,7 @@ def test_equal_aggregates_of_one_file_each_are_processor_sharing(of_paper):
 
 
 def test_a_queue_that_is_overloaded_grows_by_its_lack_of_share(of_paper):
-    """Kills: shares that do not follow the weights while both aggregates are busy."""
+    """Catches: shares that do not follow the weights while both aggregates are busy."""
     load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
     # A file of 1,000 s keeps class 2 busy; class 1 gets 5 s of work each 10 s.
     time = np.concatenate([[0.0], np.arange(0.5, 1_000, 10)])
@@ -53,7 +53,7 @@ def test_a_queue_that_is_overloaded_grows_by_its_lack_of_share(of_paper):
 
 
 def test_the_literal_adjuster_obeys_its_thresholds(of_paper):
-    """Kills: an increase below the low threshold; a decrease after a single negative round."""
+    """Catches: an increase below the low threshold; a decrease after a single negative round."""
     adjust = of_paper("_adjust")
     own = adjust.Parameters(samples=3, every=1.0, max_queue=10.0, initial=5.0)
     literal = adjust.Literal(SEED, 0, own)
@@ -73,7 +73,7 @@ def test_the_literal_adjuster_obeys_its_thresholds(of_paper):
 
 
 def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
-    """Kills: a matrix without its rank-one part; an increase beyond rho_i + eps."""
+    """Catches: a matrix without its rank-one part; an increase beyond rho_i + eps."""
     ode = of_paper("ode").measure(SEED, "E3, decays")
     assert ode["eigenvalues"] < 1e-9 and ode["away"] < 0.01 and not ode["grows"]
     assert ode["rate"] == pytest.approx(1, abs=0.05)
@@ -83,7 +83,7 @@ def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
 
 
 def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
-    """Kills: a gamma for a server of rate 1 instead of phi_1."""
+    """Catches: a gamma for a server of rate 1 instead of phi_1."""
     theory, load = of_paper("theory"), of_paper("_load")
     gamma = theory.growth(load.E1[0], theory.OVERLOADED)
     assert gamma == pytest.approx(0.49, abs=0.01)
@@ -92,7 +92,7 @@ def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
 
 
 def test_all_modes_of_a_seed_have_the_same_files(of_paper):
-    """Kills: arrivals that depend on the network."""
+    """Catches: arrivals that depend on the network."""
     network, load = of_paper("_network"), of_paper("_load")
     sizes = {}
     for mode in ("fixed", "separate"):
@@ -104,7 +104,7 @@ def test_all_modes_of_a_seed_have_the_same_files(of_paper):
 
 
 def test_aggregates_share_by_weight_while_both_are_busy(of_paper):
-    """Kills: a weight that does not reach the aggregate connection's congestion control."""
+    """Catches: a weight that does not reach the aggregate connection's congestion control."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=1_000)
     found = {
@@ -118,7 +118,7 @@ def test_aggregates_share_by_weight_while_both_are_busy(of_paper):
 
 @pytest.mark.parametrize("mode", ["literal", "measured"])
 def test_adjusters_change_weights_within_their_limits(of_paper, mode):
-    """Kills: a clamp that is left out; decisions of two gateways at the same time."""
+    """Catches: a clamp that is left out; decisions of two gateways at the same time."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=1_000, samples=60)
     run = network.network(load.E1, mode, setup).run(SEED)
@@ -128,13 +128,13 @@ def test_adjusters_change_weights_within_their_limits(of_paper, mode):
 
 
 def test_the_backlog_beside_a_giant_file_is_the_lack_of_share(of_paper):
-    """Kills: a queue without the bytes that wait in the gateway."""
+    """Catches: a queue without the bytes that wait in the gateway."""
     found = of_paper("overload").measure(SEED, "giant, fixed")
     assert abs(found["error"]) < 0.05 and found["backlog"] > 10e6
 
 
 def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
-    """Kills: a slow start of each file on the aggregate connection."""
+    """Catches: a slow start of each file on the aggregate connection."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=300, far="90 ms")
     found = {
@@ -146,7 +146,7 @@ def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
 
 @pytest.mark.parametrize("kind", ["vegas", "connections"])
 def test_trunks_with_measured_weights_lose_no_user_packet(of_paper, kind):
-    """Kills: a router that drops user packets; a weight beyond its bounds; files that stall."""
+    """Catches: a router that drops user packets; a weight beyond its bounds; files that stall."""
     trunks = of_paper("trunks")
     run = trunks.network(kind, "measured", beside=False, seconds=150).run(SEED)
     row = trunks.times(run) | trunks.path(run)
@@ -156,7 +156,7 @@ def test_trunks_with_measured_weights_lose_no_user_packet(of_paper, kind):
 
 
 def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
-    """Kills: a rival that bypasses the bottleneck; a share of anything but the link."""
+    """Catches: a rival that bypasses the bottleneck; a share of anything but the link."""
     trunks = of_paper("trunks")
     row = trunks.path(trunks.network("connections", "one", beside=True, seconds=60).run(SEED))
     assert 0.1 < row["cross"] < 0.9
@@ -164,7 +164,7 @@ def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
 
 
 def test_vegas_takes_a_longer_path_for_queue(of_paper):
-    """Kills: a change of one direction only; a change at another link; a base that is forgotten."""
+    """Catches: a change of one direction only; a change at another link; a forgotten base."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=120, sample=1.0, paths=((60, 1, "30 ms"),))
     run = network.network(load.E1, "fixed", setup).run(SEED)
@@ -176,7 +176,7 @@ def test_vegas_takes_a_longer_path_for_queue(of_paper):
 
 
 def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
-    """Kills: files other than those of E1 in an eighth; weights that do not follow the load."""
+    """Catches: files other than those of E1 in an eighth; weights that do not follow the load."""
     files, live = (of_paper(it, "live.itcp") for it in ("_files", "live"))
     for number, load in ((1, 0.52), (2, 0.24)):
         own = np.array(list(files.files(number, 600, str(SEED))))

@@ -103,7 +103,7 @@ def test_every_page_of_the_manual_stands_in_its_summary():
 
 
 def test_a_broken_link_is_found(tmp_path):
-    """Kills: links that are not read; headings that are not compared; code taken for links."""
+    """Catches: links that are not read; headings that are not compared; code taken for links."""
     page = tmp_path / "page.md"
     text = "# One `two`\n\n[a](other.md), [b](#one-two), [c](#two), [d](https://x.y), `[e](f)`\n"
     page.write_text(text)
@@ -114,7 +114,7 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 def test_a_broken_table_is_found():
-    """Kills: a row behind an empty line; a cell too many; a bar in code taken for text."""
+    """Catches: a row behind an empty line; a cell too many; a bar in code taken for text."""
     table = "| a | b |\n|---|---|\n| 1 | `2 \\| 3` |\n"
     assert broken_tables(table) == []
     assert broken_tables("- x\n\n  " + table.replace("\n", "\n  ")) == []

@@ -18,7 +18,7 @@ def of_paper(monkeypatch):
 
 
 def test_the_comparators_lose_what_they_lose_in_ns2(of_paper):
-    """Kills: a queue of the gateway that differs from the same queue of a link."""
+    """Catches: a queue of the gateway that differs from the same queue of a link."""
     measure = of_paper("exp1").measure
     drop_tail, exact = measure(SEED, "Drop-Tail"), measure(SEED, "PI exact")
     assert 0.08 < drop_tail["loss"] < 0.16 and drop_tail["queue"] > 0.85 * 150_000
@@ -27,7 +27,7 @@ def test_the_comparators_lose_what_they_lose_in_ns2(of_paper):
 
 
 def test_the_reference_marking_loses_a_twentieth_of_drop_tail_at_most(of_paper):
-    """Kills: a mark on the newest packet; a projection without one of its terms.
+    """Catches: a mark on the newest packet; a projection without one of its terms.
 
     Most seeds lose nothing; `exp1` counts them.
     """
@@ -37,13 +37,13 @@ def test_the_reference_marking_loses_a_twentieth_of_drop_tail_at_most(of_paper):
 
 
 def test_the_next_round_of_a_lone_flow_is_projected(of_paper):
-    """Kills: a window of another round; a round that begins a round trip late."""
+    """Catches: a window of another round; a round that begins a round trip late."""
     alone = of_paper("fig1").measure(SEED, 1)
     assert alone["error"] < 0.25 and alone["late"] < 0.25 and alone["rounds"] > 100
 
 
 def test_classes_under_jobs_keep_their_ratios(of_paper):
-    """Kills: an inverted ratio; a class served at another class's rate."""
+    """Catches: an inverted ratio; a class served at another class's rate."""
     runs = [of_paper("exp2").measure(SEED + nth, "JoBS", "1/2") for nth in range(3)]
     # The paper's bound applies to the mean over seeds, as in its claim.
     assert sum(run["loss_1"] for run in runs) / len(runs) <= 0.01

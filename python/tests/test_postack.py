@@ -10,7 +10,7 @@ SEED = 1
 
 
 def test_what_waits_after_slow_start_is_a_small_part(monkeypatch):
-    """Kills: a backlog of the gateway that its probe misses, or takes from the other direction."""
+    """Catches: a gateway backlog that its probe misses, or takes from the other direction."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     measure = import_module("experiments.postack.slow_start").measure
     queue, gate = (measure(SEED, it, "64 KiB", "cubic") for it in ("none", "gate"))
@@ -29,7 +29,7 @@ class Transfer:
 
 
 def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
-    """Kills: lines without new bytes that end a pause; a pause that does not end and is none."""
+    """Catches: lines without new bytes that end a pause; a pause that does not end and is none."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     live_kill = import_module("experiments.live.postack.live_kill")
     steady = [(20 * n, 1000 * n) for n in range(500)]
@@ -43,7 +43,7 @@ def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypa
 
 
 def test_the_networks_of_the_causes_of_delay_are_what_their_experiments_say(monkeypatch):
-    """Kills: a class that gets more than its guarantee; an application that limits the rate itself;
+    """Catches: a class that gets more than its guarantee; an application that limits its rate;
     a line on which a download waits alone; a rate that counts slow start, or the line's own."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     edges, line, long_paths, alone = (

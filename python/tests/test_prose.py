@@ -21,7 +21,7 @@ def faults(text, texts=prose.paragraphs):
 
 
 def test_a_clause_without_a_noun_is_found():
-    """Kills: a clause at the beginning, behind a comma, or behind a preposition that is missed."""
+    """Catches: a clause at the start, behind a comma, or behind a preposition that is missed."""
     assert faults(BAD) == ["headless", "asking"]
     assert faults("The gateway drops it, what comes later waits.") == ["headless"]
     assert faults("Not for that of who has sent its last.") == ["headless", "vague"]
@@ -37,7 +37,7 @@ def test_a_long_sentence_is_found_and_a_question_is_none():
 
 
 def test_a_sentence_of_particles_is_found():
-    """Kills: a bound in words in place of a share; a short sentence that counts as vague."""
+    """Catches: a bound in words in place of a share; a short sentence that counts as vague."""
     assert faults("The gateway caps one of the windows that it forwards to senders.") == []
     assert faults("It is one of those that each of them has, or of others.") == ["vague"]
     assert faults("It is one of those.") == []
@@ -49,7 +49,7 @@ def test_words_for_which_the_field_has_others_are_found():
 
 
 def test_code_tables_and_headings_are_no_prose():
-    """Kills: a fence that does not end; a link or code that counts by its letters."""
+    """Catches: a fence that does not end; a link or code that counts by its letters."""
     page = "# What waits is dropped\n\n| What waits is dropped |\n\n```\nWhat waits is x\n```\n"
     assert faults(page) == []
     assert faults(page + "\nWhat waits is dropped.\n") == ["headless", "asking"]
@@ -74,7 +74,7 @@ mod tests {{
 
 
 def test_comments_and_messages_in_rust_are_read():
-    """Kills: comments of `//!`, `///` or `//` that are missed; strings of tests that are read."""
+    """Catches: comments of `//!`, `///` or `//` that are missed; strings of tests that are read."""
     assert faults(RUST, prose.rust_comments) == faults(RUST, prose.rust_strings) == []
     for mark in ("//!", "///", "//"):
         bad = RUST.replace(f"/// {GOOD}", f"{mark} What waits\n{mark} is dropped at once.")
@@ -87,7 +87,7 @@ def test_comments_and_messages_in_rust_are_read():
 
 
 def test_docstrings_comments_and_reasons_in_python_are_read():
-    """Kills: docstrings of functions, comments, or reasons of claims that are missed."""
+    """Catches: docstrings of functions, comments, or reasons of claims that are missed."""
     good = f'"""{GOOD}"""\n\ndef f():\n    """{GOOD}"""\n    # {GOOD}\n    g("x", why="{GOOD}")\n'
     assert faults(good, prose.python_docs) == []
     for n in range(good.count(GOOD)):
@@ -125,7 +125,7 @@ def test_each_file_is_of_its_kinds():
     ],
 )
 def test_texts_are_held_to_their_limits(kind, good, bad):
-    """Kills: a limit that is not compared; one sentence too many that is allowed."""
+    """Catches: a limit that is not compared; one sentence too many that is allowed."""
     good = good * 400
     assert prose.beyond(kind, {"a": good}) == []
     assert prose.beyond(kind, {"a": good, "b": bad}) == []

@@ -72,7 +72,7 @@ def test_lists_experiments_in_the_order_of_their_numbers(papers, capsys):
 def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
     longer = PAPER.format(n=9, within=0.2).replace("fig9", "fig9_live")
     (tmp_path / "experiments" / "sums" / "fig9_live.py").write_text(longer)
-    # Kills: a name that selects every id beginning with it.
+    # Catches: a name that selects every id beginning with it.
     for name, chosen in (
         ("sums/fig9", ["sums/fig9"]),
         ("sums", ["sums/fig9", "sums/fig9_live", "sums/fig10"]),
@@ -107,7 +107,7 @@ def test_a_claim_that_does_not_hold_is_said_to_and_why(papers, capsys):
 
 def test_a_mean_within_bounds_is_not_enough_where_its_interval_is_not():
     unsure = experiment.Experiment("sums/fig1.py")
-    # Kills: the mean instead of both ends of the interval.
+    # Catches: the mean instead of both ends of the interval.
     for low, high in ((0.9, 1.5), (0.5, 1.1)):
         unsure.claim("A9-3", "about one", paper=1, at_least=low, at_most=high)(
             lambda runs: runs["x"]
@@ -137,12 +137,12 @@ def test_the_same_runs_write_the_same_pages_and_figures(papers, tmp_path):
         repro.main(["report", "--out", out, "--jobs", "1"])
     one, two = ({p.name: p.read_bytes() for p in sorted((tmp_path / out).rglob("*.*"))}
                 for out in ("one", "two"))  # fmt: skip
-    # Kills: a date, or random identifiers, in the figures.
+    # Catches: a date, or random identifiers, in the figures.
     assert one == two and set(one) == {"sums.md", "verdicts.md", "fig9.svg", "fig10.svg"}
 
 
 def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
-    """Kills: a part that starts a new page, loses other sections, or keeps removed files' ones."""
+    """Catches: a part that starts a page, loses other sections, or keeps removed files' ones."""
     assert repro.main(["report", "sums/fig9"]) == 2
     assert "name all of it" in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
@@ -174,7 +174,7 @@ def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
 
 
 def test_the_counts_of_the_published_pages_are_those_of_their_tables():
-    """Kills: a page changed by hand or by a merge whose claims are not counted again."""
+    """Catches: a page changed by hand or by a merge whose claims are not counted again."""
     folder = Path(__file__).parents[2] / "docs" / "reproduce"
     pages = {path: Page.read(path) for path in folder.glob("*.md")}
     counted = [path.name for path, page in pages.items() if page.rows]
@@ -188,7 +188,7 @@ def test_the_counts_of_the_published_pages_are_those_of_their_tables():
 
 
 def test_live_experiments_run_what_make_build_builds(monkeypatch):
-    """Kills: a live experiment that measures an older program, of another profile."""
+    """Catches: a live experiment that measures an older program, of another profile."""
     monkeypatch.delenv("TIDEGATE_BIN", raising=False)
     monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
     root = Path(__file__).parents[2]
@@ -197,7 +197,7 @@ def test_live_experiments_run_what_make_build_builds(monkeypatch):
 
 
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
-    """Kills: a kept run that is repeated; a run of another program that counts."""
+    """Catches: a kept run that is repeated; a run of another program that counts."""
     monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
     runs, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(runs)]
@@ -213,7 +213,7 @@ def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_
 
 
 def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):
-    """Kills: runs kept only after all are complete; a file read only if all of it is valid."""
+    """Catches: runs kept only after all are complete; a file read only if all of it is valid."""
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     whole = code.read_text()
     code.write_text(whole.replace("    return {", "    assert base == 1\n    return {", 1))
@@ -243,7 +243,7 @@ def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
         unsure.claim("A9-4", "small", paper=1, at_most=most, margin=margin)(lambda runs: runs["x"])
         verdict = unsure.claims[0].judge(runs)
         words[most, margin] = (verdict.word, verdict.holds, "at the bound" in verdict.reason)
-    # Kills: a decision by one end of the interval, or by the nearer end. A margin that widens a
+    # Catches: a decision by one end of the interval, or by the nearer end. A margin that widens a
     # bound.
     assert words == {
         (2.0, 0): ("holds", True, False),
@@ -269,7 +269,7 @@ def test_what_cannot_be_run_here_is_skipped_and_never_holds(papers, tmp_path, ca
 
 
 def test_a_report_keeps_what_was_measured_where_it_cannot_run_it(papers, tmp_path, capsys):
-    """Kills: a report without root that replaces published live sections with "skipped"."""
+    """Catches: a report without root that replaces published live sections with "skipped"."""
     page = tmp_path / "docs" / "reproduce" / "sums.md"
     assert repro.main(["report"]) == 0
     whole, figure = page.read_text(), (page.parent / "sums" / "fig9.svg").read_bytes()
@@ -317,7 +317,7 @@ def test_so_many_samples_make_an_interval_no_wider_than_the_margin():
     for margin in (0.1, 0.3):
         count = samples_for(margin, chance.normal(size=40))
         interval = Estimate.of(chance.normal(size=count))
-        # Kills: the margin used as half of the width; a margin that is not squared.
+        # Catches: the margin used as half of the width; a margin that is not squared.
         assert 0.6 * margin < interval.high - interval.low <= margin
 
 
@@ -336,7 +336,7 @@ def test_a_claim_without_a_bound_is_refused():
 
 def test_a_claim_whose_kind_contradicts_its_arguments_is_refused():
     nothing = experiment.Experiment("sums/fig0.py")
-    # Kills: a paper's claim without its number; our claim under the paper's name; judged context.
+    # Catches: a paper's claim without its number; our claim under the paper's name; judged context.
     for kind, paper, most, message in (
         ("paper", None, 1, "says what it prints"),
         ("ours", 0.9, 1, "says what it prints"),
@@ -359,7 +359,7 @@ def test_a_bound_that_the_paper_does_not_print_is_ours():
         (0.95, {"at_least": 0.95}), ("less", {"at_most": 1}), ("more", {"at_least": 0}),
     ):  # fmt: skip
         some.claim("A9-5", "so", paper=paper, **bounds)(lambda runs: runs["x"])
-    # Kills: one printed bound of two making both count as printed.
+    # Catches: one printed bound of two making both count as printed.
     assert [it.tolerance_is_ours for it in some.claims] == [True] * 4 + [False] * 3
     some.claim("A9-5", "so", at_most=0.3)(lambda runs: runs["x"])
     assert some.claims[-1].kind == "ours" and not some.claims[-1].tolerance_is_ours
@@ -384,7 +384,7 @@ def digit(runs):
 
 
 def test_claims_are_counted_by_kind_and_context_never_counts(papers, tmp_path, capsys):
-    """Kills: context that counts as held, that fails the check, or that is left out."""
+    """Catches: context that counts as held, that fails the check, or that is left out."""
     file = tmp_path / "experiments" / "sums" / "fig9.py"
     file.write_text(file.read_text() + OTHER_KINDS)
     assert repro.main(["check", "sums/fig9", "--jobs", "1"]) == 0
@@ -411,14 +411,14 @@ def test_claims_are_counted_by_kind_and_context_never_counts(papers, tmp_path, c
 
 
 def test_a_check_runs_on_the_seeds_that_are_asked_for(papers, capsys):
-    """Kills: a first seed that is ignored."""
+    """Catches: a first seed that is ignored."""
     code = repro.main(["check", "sums/fig9", "--first-seed", "5006", "--jobs", "1", "--json"])
     (claim,) = json.loads(capsys.readouterr().out)["claims"]
     assert claim["ours"] == pytest.approx(2.7) and code == 1
 
 
 def test_a_claim_is_judged_by_the_statistic_it_names():
-    """Kills: the mean instead of the statistic."""
+    """Catches: the mean instead of the statistic."""
     some = experiment.Experiment("sums/fig6.py")
     some.claim("A9-6", "rarely late", at_most=2, statistic=MEDIAN_RATIO)(lambda runs: runs["x"])
     verdict = some.claims[0].judge(Table({"x": [1.0] * 9 + [1e6]}))
@@ -431,6 +431,6 @@ def test_paired_runs_are_of_the_same_seeds():
     over = Table({"seed": [1, 2], "rate": [4.0, 9.0]})
     under = Table({"seed": [1, 2, 3], "rate": [2.0, 3.0, 5.0]})
     assert paired(over, under, "rate").tolist() == [2.0, 3.0]
-    # Kills: runs paired by position instead of seed.
+    # Catches: runs paired by position instead of seed.
     with pytest.raises(ValueError, match="other seeds"):
         paired(over, Table({"seed": [2, 1], "rate": [2.0, 3.0]}), "rate")

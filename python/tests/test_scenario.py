@@ -119,7 +119,7 @@ def test_an_error_names_the_field_and_says_what_to_do(mend, message):
     ],
 )
 def test_a_value_that_no_file_can_hold_is_named_with_its_field(value, message):
-    """Kills: an error of the JSON or TOML writer, which knows no field."""
+    """Catches: an error of the JSON or TOML writer, which knows no field."""
     net = telephony()
     net.host("carol")
     net.link("bob", "carol", rate=value)
@@ -147,7 +147,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_what_a_handler_of_a_signal_raises_keeps_its_type():
-    """Kills: KeyboardInterrupt in place of the exception."""
+    """Catches: KeyboardInterrupt in place of the exception."""
 
     def late(*_):
         raise TimeoutError("a budget of processor time")

@@ -13,7 +13,7 @@ def test_a_95_percent_interval_holds_the_true_mean_95_times_in_100():
     rng = np.random.default_rng(1)
     samples = rng.normal(5.0, 2.0, size=(4_000, 10))
     hits = [e.low <= 5.0 <= e.high for e in map(Estimate.of, samples)]
-    # Kills: the normal quantile 1.96 instead of Student's (gives 0.92).
+    # Catches: the normal quantile 1.96 instead of Student's (gives 0.92).
     assert np.mean(hits) == pytest.approx(0.95, abs=0.012)
 
 
@@ -27,12 +27,12 @@ def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
         return estimate.low, estimate.high
 
     # Ranks of the sign test at 5 %, as in tables of order statistics.
-    # Kills: ranks that are off by one; samples that are not sorted first.
+    # Catches: ranks that are off by one; samples that are not sorted first.
     assert ranks(6, 0.5) == (1, 6)
     assert ranks(10, 0.5) == (2, 9)
     assert ranks(20, 0.5) == (6, 15)
     assert ranks(100, 0.5) == (40, 61)
-    # Kills: the extremes returned instead of no interval.
+    # Catches: the extremes returned instead of no interval.
     assert ranks(5, 0.5) == (-inf, inf)
     assert ranks(35, 0.9)[1] == inf and ranks(36, 0.9)[1] == 36
     assert quantile(0.9).estimate(range(101)).value == 90
@@ -53,7 +53,7 @@ def test_a_ratio_and_its_reciprocal_are_judged_alike():
     ratios = [0.5, 0.9, 1.1, 1.2, 1.3, 1.5, 2.0, 8.0]
     one, other = (MEDIAN_RATIO.estimate(it) for it in (ratios, [1 / it for it in ratios]))
     assert (one.low, one.high) == pytest.approx((0.5, 8.0))
-    # Kills: the median of the ratios themselves, 1.25, whose reciprocal differs.
+    # Catches: the median of the ratios themselves, 1.25, whose reciprocal differs.
     assert one.value == pytest.approx((1.2 * 1.3) ** 0.5)
     assert (other.value, other.low) == pytest.approx((1 / one.value, 1 / one.high))
     with pytest.raises(ValueError, match="above 0"):
@@ -65,7 +65,7 @@ def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
         estimate = SHARE.estimate([1] * hits + [0] * (count - hits))
         return estimate.value, round(estimate.low, 4), round(estimate.high, 4)
 
-    # Kills: both tails on one side (0.7411 for 10 of 10); a normal interval, which has width zero
+    # Catches: both tails on one side (0.7411 for 10 of 10); a normal interval, which has width zero
     # there.
     assert ends(10, 10) == (1, 0.6915, 1)
     assert ends(8, 10) == (0.8, 0.4439, 0.9748)

@@ -54,7 +54,7 @@ def dumbbell(seed: int) -> dict[str, float]:
 
 
 def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
-    """Kills: rows in the order of completion."""
+    """Catches: rows in the order of completion."""
     one, three = (sweep(dumbbell, seeds=range(64), jobs=jobs) for jobs in (1, 3))
     assert len(one) == 64 and len(np.unique(one["goodput"])) > 32 and one["dropped"].min() > 0
     for column in ("seed", "goodput", "dropped"):
@@ -74,7 +74,7 @@ def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
 def test_no_worker_is_idle_while_runs_wait(tmp_path):
     """With two workers, one takes 63 of 64 runs while the other is at the first.
 
-    Kills: runs distributed in chunks before they begin (`map` with a chunk size).
+    Catches: runs distributed in chunks before they begin (`map` with a chunk size).
     """
     rows = sweep(waits_for_all, {"folder": [str(tmp_path)], "runs": [64]}, seeds=range(64), jobs=2)
     assert (rows["pid"] == rows["pid"][0]).sum() == 1

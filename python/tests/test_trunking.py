@@ -19,7 +19,7 @@ def of_paper(monkeypatch):
 
 @pytest.mark.parametrize("alpha", [2, 16])
 def test_equation_2_holds_for_other_thresholds(of_paper, alpha):
-    """Kills: a threshold or a buffer that stays that of alpha = 8; a slow start beyond alpha."""
+    """Catches: a threshold or a buffer that stays that of alpha = 8; a slow start beyond alpha."""
     rooms = of_paper("alpha")
     found = rooms.measure(SEED, alpha, rooms.EXACT)
     assert found["lost"] == 0 and found["use"] > 0.97
@@ -27,7 +27,7 @@ def test_equation_2_holds_for_other_thresholds(of_paper, alpha):
 
 
 def test_room_in_packets_follows_the_length_of_user_packets(of_paper):
-    """Kills: a buffer by equation 2 with VMSS as the length of every packet."""
+    """Catches: a buffer by equation 2 with VMSS as the length of every packet."""
     packets = of_paper("packets")
     found = packets.measure(SEED, 500)
     assert found["lost"] == 0
@@ -36,21 +36,21 @@ def test_room_in_packets_follows_the_length_of_user_packets(of_paper):
 
 
 def test_credits_are_in_the_ratio_of_vmss_to_a_byte(of_paper):
-    """Kills: a VMSS rounded to whole user packets."""
+    """Catches: a VMSS rounded to whole user packets."""
     nearly_equal = of_paper("nearly_equal")
     credit = nearly_equal.measure(SEED, "1500:1499")["credit"]
     assert abs(credit - nearly_equal.RATIO) < 0.2 * (nearly_equal.RATIO - 1)
 
 
 def test_round_robin_alone_leaves_timeouts(of_paper):
-    """Kills: flows that share no buffer; users with another recovery than requested."""
+    """Catches: flows that share no buffer; users with another recovery than requested."""
     measure = of_paper("round_robin").measure
     reno, sack = (measure(SEED, "round robin", 4, it)["timeouts"] for it in ("reno", "sack"))
     assert reno > 20 and sack <= 1
 
 
 def test_tcp_with_longer_segments_is_told_like_a_trunk_with_more_vmss(of_paper, monkeypatch):
-    """Kills: TCP that the router does not count; a ratio of VMSS that is not divided out."""
+    """Catches: TCP that the router does not count; a ratio of VMSS that is not divided out."""
     vmss = of_paper("vmss")
     monkeypatch.setattr(vmss, "SECONDS", 60)
     trunks, tcp = (vmss.measure(SEED, "1500:500", what)["ratio"] for what in ("trunks", "tcp"))

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::wait::until;
 
-    /// Kills: witnesses on another processor; witnesses that count nothing.
+    /// Catches: witnesses on another processor; witnesses that count nothing.
     #[test]
     fn a_processor_that_runs_nothing_of_ours_is_seen() {
         watch();
@@ -139,7 +139,7 @@ mod tests {
         (ran.get(), passed)
     }
 
-    /// Kills: another run regardless of the machine; an unlimited number of runs.
+    /// Catches: another run regardless of the machine; an unlimited number of runs.
     #[test]
     fn only_what_the_machine_disturbed_is_tried_again() {
         assert_eq!(run(0, 9), (1, true));

@@ -47,7 +47,7 @@ fn policies(turn: u32) -> String {
     }
 }
 
-/// Kills: a swap that loses a packet without counting it; a drop counted for a packet that was
+/// Catches: a swap that loses a packet without counting it; a drop counted for a packet that was
 /// sent.
 fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     bed: &Testbed,

@@ -91,7 +91,7 @@ fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
     server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes])
 }
 
-/// Kills: programs that end with a mount namespace. A gateway that does not replace the programs of
+/// Catches: programs that end with a mount namespace. A gateway that does not replace the programs of
 /// its predecessor. Frames dropped until the heartbeat times out.
 fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -117,7 +117,7 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
     }
 }
 
-/// Kills: a check at the start only; a check that ignores the gateway's own programs.
+/// Catches: a check at the start only; a check that ignores the gateway's own programs.
 fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     assert_eq!(gateway.alarms(), "[]");
@@ -138,7 +138,7 @@ fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str)
 
 /// The second gateway cannot see the lock of the first, but finds its programs.
 ///
-/// Kills: a gateway that detaches the programs of a running gateway.
+/// Catches: a gateway that detaches the programs of a running gateway.
 fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     for second in ["auto", "af-packet"] {

@@ -23,7 +23,7 @@ fn web(mean: &str) -> String {
     )
 }
 
-/// Kills: a log line by `eprintln!`, which panics; a subscriber that reports its own failures on
+/// Catches: a log line by `eprintln!`, which panics; a subscriber that reports its own failures on
 /// stderr.
 fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
     let (reader, closed) = pipe().expect("a pipe");
@@ -52,7 +52,7 @@ fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
 /// As many connections as an unprivileged attacker has opened.
 const IDLE: usize = 1_100;
 
-/// Kills: an unlimited number of connections, which uses up all descriptors.
+/// Catches: an unlimited number of connections, which uses up all descriptors.
 fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
     let metrics = ["--metrics", "127.0.0.1:9123"];
     let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
@@ -82,7 +82,7 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
     gateway.stop();
 }
 
-/// Kills: a file that is applied but not saved; a file saved beside the original one.
+/// Catches: a file that is applied but not saved; a file saved beside the original one.
 fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, &web("5 Mbit/s"));
     let own = bed.folder.join("policies.toml");

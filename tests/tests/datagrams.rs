@@ -58,7 +58,7 @@ struct Findings {
 /// briefly empty if the ceiling limits the rate. Nothing is dropped, because the excess fits into
 /// the queue.
 ///
-/// Kills: waiting datagrams counted together with requested data, which closes the gate of ACK
+/// Catches: waiting datagrams counted together with requested data, which closes the gate of ACK
 /// control.
 fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
     let turn = || side_by_side(HELD, |(held, _)| mixed(bed, &topology(backend, held)));

@@ -101,7 +101,7 @@ impl<'a> Script<'a> {
 /// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a
 /// stretch ACK echo its timestamp.
 ///
-/// Kills: on a live port, flags or options of another ACK; a step with the timestamp of another
+/// Catches: on a live port, flags or options of another ACK; a step with the timestamp of another
 /// ACK.
 fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);

@@ -54,7 +54,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 /// The link alone.
 const LINK: &str = "rate = { down = \"4 Mbit/s\" }\n";
 
-/// Kills: a backlog counted at the policy only; held ACKs that are not counted.
+/// Catches: a backlog counted at the policy only; held ACKs that are not counted.
 fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHARED);
     let servers = [7000, 7001, 7002, 7003].map(|port| Server::start(&bed.wan, port, "cubic"));

@@ -51,7 +51,7 @@ fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Kills: a `doctor` that does not check addresses, or checks those of the other port.
+/// Catches: a `doctor` that does not check addresses, or checks those of the other port.
 #[test]
 fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     let Some(bed) = Testbed::new() else { return };
@@ -70,7 +70,7 @@ fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     assert_eq!(remedies("lan").len(), 0);
 }
 
-/// Kills: AF_XDP opened with buffers too short for the frames.
+/// Catches: AF_XDP opened with buffers too short for the frames.
 #[test]
 fn jumbo_frames_have_the_gateway_choose_packet_sockets_and_say_why() {
     let Some(bed) = Testbed::new() else { return };
@@ -120,7 +120,7 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
 }
 
-/// Kills: a port that is identified by its name only; another interface that takes the name and so
+/// Catches: a port that is identified by its name only; another interface that takes the name and so
 /// ends a working gateway.
 fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);

@@ -45,7 +45,7 @@ const KINDS: [(&str, bool, bool, &str, bool); 11] = [
 /// Each departing frame has correct lengths and checksums in all headers. In numbered tunnels, ACKs
 /// leave no gap and repeat no number.
 ///
-/// Kills: an outer length or UDP checksum not updated after an ACK was cut from data. An ACK
+/// Catches: an outer length or UDP checksum not updated after an ACK was cut from data. An ACK
 /// created or dropped in a numbered tunnel. Inner addresses that `inner` does not match.
 fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
@@ -72,7 +72,7 @@ fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &st
     }
 }
 
-/// Kills: an outer UDP checksum that is not updated; all flows in VXLAN treated as one.
+/// Catches: an outer UDP checksum that is not updated; all flows in VXLAN treated as one.
 fn tcp_in_vxlan_of_the_kernel_is_controlled_and_seen_inside(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     for checksum in ["udpcsum", "noudpcsum"] {

@@ -171,7 +171,7 @@ fn silent(socket: &Path) -> Failure {
 mod tests {
     use super::*;
 
-    /// Kills: a request above the limit that is sent nevertheless.
+    /// Catches: a request above the limit that is sent nevertheless.
     #[test]
     fn a_request_beyond_64_mib_is_refused_in_plain_words_before_it_is_sent() {
         let body = vec![b' '; files::MOST + 1];

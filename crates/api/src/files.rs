@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a limit that is off by one; an opened FIFO; an endless read from a device.
+    /// Catches: a limit that is off by one; an opened FIFO; an endless read from a device.
     #[test]
     fn only_a_regular_file_of_bounded_size_is_read() {
         let folder = env::temp_dir().join(format!("tidegate-files-{}", std::process::id()));

@@ -458,7 +458,7 @@ mod tests {
         assert!(!packet.mark_congestion() && !packet.rewritten);
     }
 
-    /// Kills: AccECN assumed for a server without ECN, with classic ECN, with nonces, or with an
+    /// Catches: AccECN assumed for a server without ECN, with classic ECN, with nonces, or with an
     /// echo of the SYN.
     #[test]
     fn accecn_is_offered_by_one_and_accepted_by_four_combinations_of_flags() {
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
-    /// Kills: the length of the frame; the sum of all segments; a last segment that counts as the
+    /// Catches: the length of the frame; the sum of all segments; a last segment that counts as the
     /// longest.
     #[test]
     fn the_longest_ip_packet_is_one_segment_with_its_headers() {

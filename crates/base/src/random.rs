@@ -164,7 +164,7 @@ mod tests {
         assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
     }
 
-    /// Kills: only 32 bits in use.
+    /// Catches: only 32 bits in use.
     #[test]
     fn reals_are_below_one_and_as_likely_everywhere() {
         let mut random = Random::new(5, 0);

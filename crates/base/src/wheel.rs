@@ -349,7 +349,7 @@ mod tests {
 
     /// Many timers, each set again when it expires.
     ///
-    /// Kills: telling from one level higher on; telling of a second slot only where there is none.
+    /// Catches: telling from one level higher on; telling of a second slot only where there is none.
     #[test]
     fn timers_are_told_before_they_fire_and_fire_as_if_nobody_was_told() {
         let mut random = crate::random::Random::new(5, 0);

@@ -165,7 +165,7 @@ kind = "red"
         Places::of(FILE).path(&(start..start + marked.len()))
     }
 
-    /// Kills: the path of the outermost field; a search that does not enter lists.
+    /// Catches: the path of the outermost field; a search that does not enter lists.
     #[test]
     fn the_deepest_field_that_holds_the_place_is_named() {
         assert_eq!(of("\"1 s\""), "run.duration");
@@ -179,7 +179,7 @@ kind = "red"
         assert_eq!(Places::of("[").path(&(0..1)), "");
     }
 
-    /// Kills: a search that stops before the enclosing field; a sibling field returned.
+    /// Catches: a search that stops before the enclosing field; a sibling field returned.
     #[test]
     fn every_span_has_the_path_of_the_shortest_enclosing_field() {
         let places = Places::of(FILE);

@@ -142,7 +142,7 @@ mod tests {
         count
     }
 
-    /// Kills: a schema of losses without descriptions; a `bad` with the default "0 %".
+    /// Catches: a schema of losses without descriptions; a `bad` with the default "0 %".
     #[test]
     fn tables_of_links_describe_their_fields_and_defaults() {
         for schema in [Jitter::schema(), Loss::schema()] {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(serde_json::from_value::<Loss>(table).unwrap(), short);
     }
 
-    /// Kills: a range that the reader does not check; a range left out of the schema; a default of another type.
+    /// Catches: a range that the reader does not check; a range left out of the schema; a default of another type.
     #[test]
     fn parameters_have_the_defaults_and_ranges_of_their_readers() {
         let counts = [

@@ -45,7 +45,7 @@ pub fn text(bytes: Vec<u8>) -> Result<String, NotUtf8> {
 mod tests {
     use super::*;
 
-    /// Kills: columns in bytes; lines from 0.
+    /// Catches: columns in bytes; lines from 0.
     #[test]
     fn the_first_byte_that_is_not_utf8_is_found_by_line_and_column() {
         let at = |bytes: &[u8]| text(bytes.to_vec()).map_err(|it| (it.line, it.column, it.byte));

@@ -349,7 +349,7 @@ mod tests {
         );
     }
 
-    /// Kills: a route without packets that is not woken; a rate for a link without one.
+    /// Catches: a route without packets that is not woken; a rate for a link without one.
     #[test]
     fn a_route_that_changes_is_another_for_what_has_not_left_yet() {
         let mut slow = route(&[0], &[1], 1_000);
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(run(&mut network, ms(4_000)), [(ms(4_011), 1)]);
     }
 
-    /// Kills: setting the timer only when none is set.
+    /// Catches: setting the timer only when none is set.
     #[test]
     fn a_packet_that_overtakes_others_leaves_when_it_arrives_and_not_with_them() {
         let mut way = route(&[], &[1], 20);
@@ -389,7 +389,7 @@ mod tests {
         /// Each packet is delivered, dropped or held, on a hundred routes of different delay and
         /// loss, for any times of calls. Each route keeps its own delay.
         ///
-        /// Kills: not setting the timer again after a route has delivered a packet.
+        /// Catches: not setting the timer again after a route has delivered a packet.
         #[test]
         fn every_packet_is_accounted_for(
             packets in prop::collection::vec((0u64..3_000_000, 0u8..100), 1..300), asks in 1usize..10,

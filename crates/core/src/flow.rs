@@ -374,7 +374,7 @@ mod tests {
     use super::*;
     use crate::packet::Fragment;
 
-    /// Kills: a tag of two VLANs, or of fragments with and without known ports.
+    /// Catches: a tag of two VLANs, or of fragments with and without known ports.
     #[test]
     fn a_tag_tells_vlans_and_unknown_ports_apart() {
         let parts = [Fragment::WHOLE, Fragment::later(9), Fragment::later(9).without_first(true)];

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::parameters::{Form, Parameter, Registered};
 
-    /// Kills: room of zero bytes that is taken.
+    /// Catches: room of zero bytes that is taken.
     #[test]
     fn no_discipline_is_without_room() {
         for mechanism in QdiscSpec::mechanisms() {

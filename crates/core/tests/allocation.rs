@@ -114,7 +114,7 @@ proptest! {
 
     /// No allocation exceeds the profile in any window.
     ///
-    /// Kills: `charge` missing after a grant from the excess; `spend` without `try_take`.
+    /// Catches: `charge` missing after a grant from the excess; `spend` without `try_take`.
     #[test]
     fn no_window_holds_more_than_the_profile(scene in scenes()) {
         for name in AllocationSpec::NAMES {
@@ -125,7 +125,7 @@ proptest! {
 
     /// Early calls get no tokens sooner: `Turn::At` is never late, and a query changes nothing.
     ///
-    /// Kills: `allows_at` without the members that become full, or without the spare part of the
+    /// Catches: `allows_at` without the members that become full, or without the spare part of the
     /// bucket; `carry` lost when time passes; savings beyond a member's part.
     #[test]
     fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
@@ -160,7 +160,7 @@ proptest! {
     ///
     /// The recurrence deadlocks when a part is smaller than a packet, so here all parts are larger.
     ///
-    /// Kills: weights missing in the quantum; `charge` missing after a grant.
+    /// Catches: weights missing in the quantum; `charge` missing after a grant.
     #[test]
     fn logical_partitions_follow_the_recurrence(scene in scenes()) {
         let mut scene = scene;
@@ -187,7 +187,7 @@ proptest! {
     /// One flow with packets waiting may use all tokens of the others, so the aggregate keeps its
     /// rate.
     ///
-    /// Kills: `allow` without the spare part of the bucket.
+    /// Catches: `allow` without the spare part of the bucket.
     #[test]
     fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
         let mut scene = scene;
@@ -266,7 +266,7 @@ fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Kills: idle members that still count.
+/// Catches: idle members that still count.
 #[test]
 fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
@@ -303,7 +303,7 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
 
 /// The load is a tenth of the rate, then one and a half times the rate.
 ///
-/// Kills: a quantum of an eighth of a packet in logical partitions.
+/// Catches: a quantum of an eighth of a packet in logical partitions.
 #[test]
 fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
@@ -317,7 +317,7 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
 /// send more than their shares. The one flow gets its share at once, although the others have
 /// savings.
 ///
-/// Kills: parts that divide the whole burst.
+/// Catches: parts that divide the whole burst.
 #[test]
 fn a_flow_that_took_the_upper_half_has_its_share_while_others_use_their_savings() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(30_000, 375_000)));

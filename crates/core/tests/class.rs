@@ -83,7 +83,7 @@ proptest! {
     /// model, within 1 % and three frames. It gets its guarantee, within 1 % and one frame. No
     /// class exceeds its ceiling, and the link is never idle without need.
     ///
-    /// Kills: excess charged to the guarantee; `start` of a returning class not raised to
+    /// Catches: excess charged to the guarantee; `start` of a returning class not raised to
     /// `reached`; lowest priority first; highest bit of the weight used as the weight; a ceiling
     /// that stops a class without a timer.
     #[test]
@@ -161,7 +161,7 @@ fn rights_change_while_packets_wait() {
 /// A returning class has no claim on the excess of its idle time, and its unused guarantee is not
 /// saved.
 ///
-/// Kills: `awake` that forgets nothing; `start` not raised to `reached`.
+/// Catches: `awake` that forgets nothing; `start` not raised to `reached`.
 #[test]
 fn who_was_idle_gets_its_burst_and_no_more() {
     let mut tree = Tree::new(100 * MBPS);
@@ -190,7 +190,7 @@ fn who_promises_too_much_still_serves_everybody() {
     }
 }
 
-/// Kills: a guarantee that is not owed beyond the burst.
+/// Catches: a guarantee that is not owed beyond the burst.
 #[test]
 fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
     let mut tree = Tree::new(100 * MBPS);
@@ -212,7 +212,7 @@ proptest! {
     /// more and no less. Start times include those near the end of the clock, and buckets that were
     /// unused for long.
     ///
-    /// Kills: `awake` that forgets nothing.
+    /// Catches: `awake` that forgets nothing.
     #[test]
     fn hours_of_getting_little_leave_a_class_its_burst_and_its_share(
         starts in prop_oneof![Just(0u64), 0u64..1 << 40, (1u64 << 62)..(1 << 63), Just(u64::MAX - (1 << 45))],
@@ -247,7 +247,7 @@ proptest! {
 
 /// As above, but packets always wait: two hours at a twentieth of the ceiling, then no competition.
 ///
-/// Kills: a bucket refilled beyond its depth; elapsed time modulo 32 bits.
+/// Catches: a bucket refilled beyond its depth; elapsed time modulo 32 bits.
 #[test]
 fn hours_of_waiting_for_the_excess_are_not_made_up_for_in_a_burst() {
     for starts in [Time::ZERO, Time::from_nanos(u64::MAX - (1 << 45))] {

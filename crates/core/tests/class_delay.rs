@@ -36,7 +36,7 @@ proptest! {
     /// without bounds, send as they like, with their bursts at the same time. Unless a queue is in
     /// order, the leaf's last packet goes first.
     ///
-    /// Kills: classes with bounds in turn with other guarantees; the loosest bound first; a place
+    /// Catches: classes with bounds in turn with other guarantees; the loosest bound first; a place
     /// in the classes above not taken or not left; a bound calculated without the packet in
     /// transmission, the bursts of others, the rate of a ceiling, the debt there, the required
     /// burst, or the disorder of the queue.

@@ -79,7 +79,7 @@ fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8
     left
 }
 
-/// Kills: a new member for each flow of a host; source and destination keys exchanged.
+/// Catches: a new member for each flow of a host; source and destination keys exchanged.
 #[test]
 fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     for allocation in ["drr", "logical-partitions"] {
@@ -96,7 +96,7 @@ fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     }
 }
 
-/// Kills: a prefix that is ignored; the prefix of the other end; 64 bits used where the prefix has
+/// Catches: a prefix that is ignored; the prefix of the other end; 64 bits used where the prefix has
 /// 56.
 #[test]
 fn addresses_with_the_same_prefix_are_one_host() {

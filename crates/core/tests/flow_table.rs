@@ -38,7 +38,7 @@ fn both_directions_are_one_flow_and_the_way_is_part_of_it() {
     assert_eq!(table[id].key(Direction::Down), answer(1).key);
 }
 
-/// Kills: a key without the VLAN.
+/// Catches: a key without the VLAN.
 #[test]
 fn the_same_addresses_on_another_vlan_are_another_flow() {
     let mut table = FlowTable::new(10, 1);
@@ -73,7 +73,7 @@ fn take_in(table: &mut FlowTable, now: Time, (mut packet, way): (Packet, Directi
     id
 }
 
-/// Kills: directions with different tags not joined; a join forgotten after the handshake, at
+/// Catches: directions with different tags not joined; a join forgotten after the handshake, at
 /// removal, or in the view of filters; packets with a third tag joined too.
 #[test]
 fn a_connection_whose_directions_have_different_tags_is_one_flow() {
@@ -95,7 +95,7 @@ fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     assert_eq!(take_in(&mut table, late, handshake(1, 5, 20)), id);
 }
 
-/// Kills: a join without a check of the acknowledgement number; with data in the SYN, only one of
+/// Catches: a join without a check of the acknowledgement number; with data in the SYN, only one of
 /// the two correct answers accepted.
 #[test]
 fn only_an_answer_to_the_syn_joins_its_flow() {
@@ -128,7 +128,7 @@ fn only_an_answer_to_the_syn_joins_its_flow() {
     assert_ne!(take_in(&mut table, Time::ZERO, handshake(1, 100, 20)), id);
 }
 
-/// Two tenants with equal addresses, ports and sequence numbers. Kills: a join although a direction
+/// Two tenants with equal addresses, ports and sequence numbers. Catches: a join although a direction
 /// was seen with two tags, whichever tenant is first; such a connection of the past counted for
 /// ever.
 #[test]
@@ -175,7 +175,7 @@ fn a_full_table_forgets_the_flow_idle_for_longest() {
     assert_eq!(table.find(&packet(4), Direction::Up), Some(inserted.id));
 }
 
-/// Kills: a flow with packets inside that is replaced; a count that never returns to zero.
+/// Catches: a flow with packets inside that is replaced; a count that never returns to zero.
 #[test]
 fn a_full_table_of_flows_with_packets_inside_tracks_no_more() {
     let mut table = FlowTable::new(2, 1);
@@ -243,7 +243,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 proptest! {
     /// The table contains exactly the flows that were inserted and neither evicted nor expired.
     ///
-    /// There are fewer entries than flows, so entries are reused. Kills: a free entry handed out
+    /// There are fewer entries than flows, so entries are reused. Catches: a free entry handed out
     /// twice; an evicted flow left in its list; a sweep that removes flows after 59 s.
     #[test]
     fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {

@@ -31,7 +31,7 @@ impl Wire {
 
     /// Passes `segment` through the gateway: it arrives at `at` ms and leaves `held` ms later.
     ///
-    /// Kills: round-trip times reset by a new connection, or changed by a sample, without
+    /// Catches: round-trip times reset by a new connection, or changed by a sample, without
     /// `arrival.rtt`.
     fn passes(&mut self, at: u64, held: u64, way: Direction, segment: TcpSegment) -> Arrival {
         let mut packet = packet(way, segment);
@@ -209,7 +209,7 @@ fn a_port_used_again_begins_a_new_life() {
     assert_eq!(wire.flow().handle(Down), handle);
 }
 
-/// Kills: a SYN that ends an existing connection (RFC 5961, section 4); an answer to another
+/// Catches: a SYN that ends an existing connection (RFC 5961, section 4); an answer to another
 /// segment that ends it; numbers or options of the old connection kept for the new one.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
@@ -230,7 +230,7 @@ fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
-/// Kills: a SYN forgotten together with the old connection's round trips; a SYN stored in place of
+/// Catches: a SYN forgotten together with the old connection's round trips; a SYN stored in place of
 /// its handshake's round trip; no round trip measured after a SYN.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
@@ -344,7 +344,7 @@ proptest! {
     /// A transfer begins anywhere in the sequence space. Segments are held for random times, and
     /// each ACK follows after the client's delay. The gateway measures exactly that delay.
     ///
-    /// The sequence numbers often wrap during the transfer. Kills: `a < b` for `before`; a round
+    /// The sequence numbers often wrap during the transfer. Catches: `a < b` for `before`; a round
     /// trip that begins when the segment arrives.
     #[test]
     fn every_round_trip_measured_is_the_true_one(
@@ -378,7 +378,7 @@ proptest! {
 
     /// Smoothing follows RFC 6298, within the microseconds lost by truncation.
     ///
-    /// Kills: a gain of 1/4; the first `shortest` kept for ever.
+    /// Catches: a gain of 1/4; the first `shortest` kept for ever.
     #[test]
     fn smoothing_is_that_of_rfc_6298(delays in prop::collection::vec(1u64..5_000, 1..80)) {
         let mut wire = Wire::new();
@@ -399,7 +399,7 @@ proptest! {
 
     /// No header causes an overflow or a round trip of more than a minute.
     ///
-    /// Kills: `LONGEST` not checked.
+    /// Catches: `LONGEST` not checked.
     #[test]
     fn headers_may_say_anything(
         packets in prop::collection::vec((any_segment(), any::<bool>(), 0u64..200_000, any::<bool>()), 1..100),
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// Kills: AccECN or MPTCP counted as negotiated although one end declines it.
+/// Catches: AccECN or MPTCP counted as negotiated although one end declines it.
 #[test]
 fn accecn_and_mptcp_are_negotiated_by_both_syns() {
     let ecn = TcpFlags::ECE | TcpFlags::CWR;

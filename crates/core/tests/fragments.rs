@@ -57,7 +57,7 @@ fn run(rule: WithoutFirst) -> Run {
     Run::new(&config, vec![amplifiers()])
 }
 
-/// Kills: ports left out of first fragments' flows; `fragment` not looked up; one direction only.
+/// Catches: ports left out of first fragments' flows; `fragment` not looked up; one direction only.
 #[test]
 fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
     for network in [Network::Ipv4, Network::Ipv6] {
@@ -73,7 +73,7 @@ fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
     }
 }
 
-/// Kills: a key that says which packets of a flow are fragments.
+/// Catches: a key that says which packets of a flow are fragments.
 #[test]
 fn fragments_and_whole_datagrams_are_one_flow() {
     let mut run = run(WithoutFirst::ByAddress);
@@ -87,7 +87,7 @@ fn fragments_and_whole_datagrams_are_one_flow() {
     assert_eq!(report.aggregates[0].offered.packets, 3);
 }
 
-/// Kills: `Unknown` treated as port 0, which a range from 0 contains; `Any` treated as `Unknown`; the reverse.
+/// Catches: `Unknown` treated as port 0, which a range from 0 contains; `Any` treated as `Unknown`; the reverse.
 #[test]
 fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
     for (rule, passed) in [(WithoutFirst::ByAddress, 100), (WithoutFirst::MayMatch, 1)] {
@@ -104,7 +104,7 @@ fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
     }
 }
 
-/// Kills: a first policy by its ports alone; terms other than ports left out.
+/// Catches: a first policy by its ports alone; terms other than ports left out.
 #[test]
 fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
     let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..amplifiers().filter };
@@ -121,7 +121,7 @@ fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
 }
 
 /// A datagram whose headers the second fragment would overwrite (RFC 1858, section 3.2), and a
-/// first fragment too short for its ports. Kills: the offset not checked; a tiny fragment that
+/// first fragment too short for its ports. Catches: the offset not checked; a tiny fragment that
 /// leaves the earlier first one in place.
 #[test]
 fn overlapping_and_tiny_fragments_have_no_first_one() {
@@ -140,7 +140,7 @@ fn overlapping_and_tiny_fragments_have_no_first_one() {
     assert_eq!(take(at(2)), (false, 0, Ports::Unknown));
 }
 
-/// Kills: the protocol of later fragments accepted; extension headers treated as a protocol without
+/// Catches: the protocol of later fragments accepted; extension headers treated as a protocol without
 /// ports.
 #[test]
 fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
@@ -172,7 +172,7 @@ fn udp_alone() -> Filter {
 
 /// The later fragment of each datagram crosses before the first one.
 ///
-/// Kills: the Next Header of a later fragment believed when its first one is unknown, in the table, in the index of
+/// Catches: the Next Header of a later fragment believed when its first one is unknown, in the table, in the index of
 /// filters, or in a filter; such a fragment not counted.
 #[test]
 fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
@@ -195,7 +195,7 @@ fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
     }
 }
 
-/// Kills: the protocol missing under `by-address`; a fragment of a protocol without ports that is
+/// Catches: the protocol missing under `by-address`; a fragment of a protocol without ports that is
 /// not counted.
 #[test]
 fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
@@ -217,7 +217,7 @@ fn sealed(identification: u32) -> Packet {
     packet
 }
 
-/// Kills: protocol 51 treated as one without ports; datagrams with and without authentication
+/// Catches: protocol 51 treated as one without ports; datagrams with and without authentication
 /// header confused; the protocol required in spite of the header.
 #[test]
 fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port() {
@@ -274,7 +274,7 @@ proptest! {
 
     /// The table finds the same first fragment as a complete list of them.
     ///
-    /// Kills: the VLAN or the identification left out of the comparison; an entry that never expires, or expires
+    /// Catches: the VLAN or the identification left out of the comparison; an entry that never expires, or expires
     /// one nanosecond too late; an old first fragment found before the new one.
     #[test]
     fn a_later_fragment_has_the_ports_of_the_newest_first_one_of_two_seconds(steps in steps()) {
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// Kills: lists that lose entries when a place is reused; a shorter ring.
+/// Catches: lists that lose entries when a place is reused; a shorter ring.
 #[test]
 fn the_newest_4096_first_fragments_are_known() {
     let mut table = FragmentTable::new(5);

@@ -78,7 +78,7 @@ fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
     assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
 }
 
-/// Kills: a check of the super-packet's length; a limit that is one byte off; packets that wait
+/// Catches: a check of the super-packet's length; a limit that is one byte off; packets that wait
 /// forever.
 #[test]
 fn packets_longer_than_max_packet_never_conform() {
@@ -175,7 +175,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     assert_in_order(&left);
 }
 
-/// Kills: the timer not set again after an installation.
+/// Catches: the timer not set again after an installation.
 #[test]
 fn what_waits_leaves_by_the_new_rate_at_once() {
     let of_rate = |rate| {
@@ -395,7 +395,7 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     assert_in_order(&left);
 }
 
-/// Kills: earlier packets of a new table entry left among the untracked ones in its aggregate or at
+/// Catches: earlier packets of a new table entry left among the untracked ones in its aggregate or at
 /// the link, or moved only as far as the link.
 #[test]
 fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
@@ -416,7 +416,7 @@ fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     assert_in_order(&left);
 }
 
-/// Kills: no timer for an aggregate that receives only moved packets; remaining packets counted as
+/// Catches: no timer for an aggregate that receives only moved packets; remaining packets counted as
 /// offered twice.
 #[test]
 fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
@@ -451,7 +451,7 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     }
 }
 
-/// Kills: the rest of a removed policy offered to the link's queue packet by packet.
+/// Catches: the rest of a removed policy offered to the link's queue packet by packet.
 #[test]
 fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
@@ -474,7 +474,7 @@ fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link(
     }
 }
 
-/// Kills: a link whose queue never changes; a new queue that loses or reorders packets; a class
+/// Catches: a link whose queue never changes; a new queue that loses or reorders packets; a class
 /// without its own queue that keeps the old one.
 #[test]
 fn the_queue_at_the_link_changes_while_packets_wait() {
@@ -541,7 +541,7 @@ proptest! {
 
     /// In every run, each packet leaves or is counted as dropped, and no flow is reordered.
     ///
-    /// Kills: waiting packets not moved with their flow; a stale handle used for the slot's new
+    /// Catches: waiting packets not moved with their flow; a stale handle used for the slot's new
     /// aggregate; the drop counts of a removed aggregate lost; a swap whose packets overtake those
     /// that wait for the link; untracked packets not moved when their flow gets a table entry;
     /// untracked packets not matched again at a swap.
@@ -574,7 +574,7 @@ proptest! {
     }
 }
 
-/// Kills: a report of flows that the filter does not match; the busiest flows chosen before the
+/// Catches: a report of flows that the filter does not match; the busiest flows chosen before the
 /// filter.
 #[test]
 fn a_survey_of_some_flows_finds_the_busiest_of_these() {

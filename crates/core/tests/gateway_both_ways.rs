@@ -165,7 +165,7 @@ fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
 }
 
 /// Source: `postack`, A001-8: within 5 % of the rate. Pure ACKs, one per segment or per two
-/// segments, reduce the received data. Kills: data released together with the data that it
+/// segments, reduce the received data. Catches: data released together with the data that it
 /// acknowledges.
 #[test]
 fn both_directions_of_a_connection_get_their_rate_while_hardly_anything_waits() {

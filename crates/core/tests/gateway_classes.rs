@@ -206,7 +206,7 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     run.check();
 }
 
-/// Kills: `policy_of` not asked; waiting packets not checked; a parent's guarantee not counted for
+/// Catches: `policy_of` not asked; waiting packets not checked; a parent's guarantee not counted for
 /// a new class, or still counted after its removal.
 #[test]
 fn classes_come_and_go_while_packets_wait_but_not_under_them() {
@@ -239,7 +239,7 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     run.check();
 }
 
-/// Kills: packets that waited without classes not moved to the class tree.
+/// Catches: packets that waited without classes not moved to the class tree.
 #[test]
 fn the_first_class_may_come_while_packets_wait() {
     let mut run = Run::new(policies(&[None, None], vec![]));
@@ -260,7 +260,7 @@ fn voice(bound: u64) -> Class {
     Class { burst: Some(Bytes(2_500)), delay_bound, ..class("voice", None, 2) }
 }
 
-/// Kills: the class above a class with a delay bound treated as one that no bound depends on.
+/// Catches: the class above a class with a delay bound treated as one that no bound depends on.
 #[test]
 fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
@@ -279,7 +279,7 @@ fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
 
 /// The bound of 5 ms covers one packet on the link, one that is next, and two of the class.
 ///
-/// Kills: delay bounds not passed to the link's tree; a change, or a new class, accepted though it
+/// Catches: delay bounds not passed to the link's tree; a change, or a new class, accepted though it
 /// makes a bound impossible.
 /// impossible and is let through.
 #[test]
@@ -334,7 +334,7 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
 
 /// The first host has the only entry in the flow table. All other flows are untracked.
 ///
-/// Kills: packets of untracked flows left in their old place.
+/// Catches: packets of untracked flows left in their old place.
 #[test]
 fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
     for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
@@ -413,7 +413,7 @@ proptest! {
     /// their new class exist, and in the end no packet remains.
     ///
     /// It found a leaf that lost its children's place when it became a parent while packets waited.
-    /// Kills: `move_flow` left out; `idle` left out of `clear` (the test does not end); children,
+    /// Catches: `move_flow` left out; `idle` left out of `clear` (the test does not end); children,
     /// or their children, left out of the report of one class. `idle` left out of `withdraw`
     /// survives: the class has nothing to send and is passed over in its turn.
     #[test]
@@ -466,7 +466,7 @@ proptest! {
     }
 }
 
-/// Kills: packets that leave a trunk put into the class of unmatched packets.
+/// Catches: packets that leave a trunk put into the class of unmatched packets.
 #[test]
 fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
     let classes = vec![class("a", None, 8), class("b", None, 2)];

@@ -106,7 +106,7 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     longest
 }
 
-/// Kills: control traffic in the class `default`, or in the queue of the link; one direction only.
+/// Catches: control traffic in the class `default`, or in the queue of the link; one direction only.
 #[test]
 fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_complete() {
     let full = || {
@@ -132,7 +132,7 @@ fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_comp
     }
 }
 
-/// Kills: one queue for all sources; a quantum of a full-size frame for short packets.
+/// Catches: one queue for all sources; a quantum of a full-size frame for short packets.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];
@@ -171,7 +171,7 @@ fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
     u64::try_from(most.max().unwrap_or(0)).unwrap()
 }
 
-/// Kills: an allowance that is not charged, or grows without bound during an idle time.
+/// Catches: an allowance that is not charged, or grows without bound during an idle time.
 #[test]
 fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
     for link in [Rate::from_mbps(1), LINK, Rate::from_mbps(100)] {
@@ -210,7 +210,7 @@ fn tightest(voice: Class) -> (Class, Duration) {
     (Class { delay_bound: [Some(bound); 2], ..too_tight }, bound)
 }
 
-/// Kills: bounds without the allowance, without its burst, or without the packet beyond it.
+/// Catches: bounds without the allowance, without its burst, or without the packet beyond it.
 #[test]
 fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
     const VOICE: u32 = 400;
@@ -235,7 +235,7 @@ fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
     assert!(worst <= bound && 10 * worst >= 9 * bound, "{worst:?} of {bound:?}");
 }
 
-/// Kills: more or less borrowed than the share of `default`; guarantees that lend.
+/// Catches: more or less borrowed than the share of `default`; guarantees that lend.
 #[test]
 fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
     let weighty = Class { weight: 3, ..class("default", 0, 0) };
@@ -260,7 +260,7 @@ fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
     }
 }
 
-/// Kills: all of the link, or nothing, for control traffic beyond its allowance.
+/// Catches: all of the link, or nothing, for control traffic beyond its allowance.
 #[test]
 fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
     for name in ["drop-tail", "fq-codel"] {
@@ -288,7 +288,7 @@ fn police(kbps: u64) -> Action {
     Action::Police { conditioning, exceed: Exceed::Drop }
 }
 
-/// Kills: a policy that delays control traffic, or drops it without naming it; a policy that drops it by name
+/// Catches: a policy that delays control traffic, or drops it without naming it; a policy that drops it by name
 /// without effect; packets missing in the counts of their policy.
 #[test]
 fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
@@ -328,7 +328,7 @@ fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
     assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
 }
 
-/// Kills: packets that enter the queue for control traffic without leaving their flow.
+/// Catches: packets that enter the queue for control traffic without leaving their flow.
 #[test]
 fn flows_of_control_traffic_expire() {
     let mut run = run(&linked("per-flow", Some(LINK)), vec![], vec![]);
@@ -343,7 +343,7 @@ fn flows_of_control_traffic_expire() {
     assert_eq!(run.gateway.report().flows, 0);
 }
 
-/// Kills: control traffic queued behind the packets that a swap released; a queue lost with the rate or the
+/// Catches: control traffic queued behind the packets that a swap released; a queue lost with the rate or the
 /// classes of its link.
 #[test]
 fn control_traffic_outlives_swaps_and_rates() {

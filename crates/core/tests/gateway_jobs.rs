@@ -134,7 +134,7 @@ impl Run {
     }
 }
 
-/// Kills: a separate queue for each class; a drop at the head; a drop missing in the report.
+/// Catches: a separate queue for each class; a drop at the head; a drop missing in the report.
 #[test]
 fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     let safe = Class { loss_bound: Some(Chance::NEVER), ..class("safe") };
@@ -157,7 +157,7 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     assert_eq!((rest.drops, rest.delays.unwrap().packets), (before + 10, kept.into()));
 }
 
-/// Kills: a change not checked against all classes; a term of the other scheduler accepted; a class
+/// Catches: a change not checked against all classes; a term of the other scheduler accepted; a class
 /// removed although a ratio refers to it.
 #[test]
 fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
@@ -231,7 +231,7 @@ fn classes(of: usize, jobs: bool) -> Vec<Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Kills: packets lost, duplicated or reordered by a swap of scheduler or classes; a class that
+    /// Catches: packets lost, duplicated or reordered by a swap of scheduler or classes; a class that
     /// counts bytes of another class, and drops until nothing is left.
     #[test]
     fn swaps_of_classes_and_schedulers_lose_nothing(steps in steps()) {

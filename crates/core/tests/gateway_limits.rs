@@ -203,7 +203,7 @@ fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
-/// Kills: packets searched for at the policy only; the packet that departs next left out.
+/// Catches: packets searched for at the policy only; the packet that departs next left out.
 #[test]
 fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
@@ -235,7 +235,7 @@ fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     }
 }
 
-/// Kills: held ACKs that are not reported; held ACKs reported for the other direction.
+/// Catches: held ACKs that are not reported; held ACKs reported for the other direction.
 #[test]
 fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(100)));
@@ -257,7 +257,7 @@ fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     assert_eq!(run.limit(), Limit::HeldAcks { acks: 1 });
 }
 
-/// Kills: a reduced window reported as the receiver's, or as the choice of the sender.
+/// Catches: a reduced window reported as the receiver's, or as the choice of the sender.
 #[test]
 fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     let mean = Some(Rate::from_mbps(2));
@@ -273,7 +273,7 @@ fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     assert_eq!(run.limit(), Limit::Window);
 }
 
-/// Kills: a window without its scale, or of the wrong end; a limit of the receiver reported for the sender.
+/// Catches: a window without its scale, or of the wrong end; a limit of the receiver reported for the sender.
 #[test]
 fn a_flow_without_backlog_is_limited_by_its_receiver_or_by_its_sender() {
     let mut run = Run::new(Setup::default());

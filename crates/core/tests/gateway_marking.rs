@@ -205,7 +205,7 @@ impl Bench {
     }
 }
 
-/// Kills: a place whose packets the marking does not see; a queue that is full before it marks; marks of
+/// Catches: a place whose packets the marking does not see; a queue that is full before it marks; marks of
 /// the newest packet, which are too late; a report that misses a packet, or a flow that is tracked.
 #[test]
 fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
@@ -225,7 +225,7 @@ fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
     }
 }
 
-/// Kills: a limit of one flow that a marking does not expect, and drops with the reason `flow-full`; a marking
+/// Catches: a limit of one flow that a marking does not expect, and drops with the reason `flow-full`; a marking
 /// that lets a flow wait for longer than its retransmission timeout.
 #[test]
 fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
@@ -244,7 +244,7 @@ fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
     assert!((60_000..RATE.bytes_in(Duration::from_secs(1)).0).contains(&most), "{most}");
 }
 
-/// Kills: packets without ECN that are marked, or left to overflow the queue; their drops with another
+/// Catches: packets without ECN that are marked, or left to overflow the queue; their drops with another
 /// reason.
 #[test]
 fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
@@ -259,7 +259,7 @@ fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
     }
 }
 
-/// Kills: traffic without a tracker that the projection leaves out; drops of packets of the marked flow.
+/// Catches: traffic without a tracker that the projection leaves out; drops of packets of the marked flow.
 #[test]
 fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
     for place in PLACES {
@@ -295,7 +295,7 @@ fn two_classes(rate: Rate, guarantee: Rate) -> Gateway {
 
 /// Source: `marking`, section 2: the rate of a class is the rate at which it was served.
 ///
-/// Kills: the rate of the link as that of a class that shares the link.
+/// Catches: the rate of the link as that of a class that shares the link.
 #[test]
 fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
     let mut bench = Bench::of(two_classes(Rate::from_mbps(2), Rate::from_bps(0)));
@@ -315,7 +315,7 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
     assert!((4..60).contains(&marks), "{marks}");
 }
 
-/// Kills: the guarantee as the rate of a class that borrows all of the link.
+/// Catches: the guarantee as the rate of a class that borrows all of the link.
 #[test]
 fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
     let mut alone = Bench::new(Place::Link, Some(REFERENCE));
@@ -330,7 +330,7 @@ fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
 
 /// Source: `marking`, section 2: an aggregate sends its tokens and the mean rate.
 ///
-/// Kills: a projection without the tokens, which marks packets of a burst that passes at once.
+/// Catches: a projection without the tokens, which marks packets of a burst that passes at once.
 #[test]
 fn a_burst_for_which_there_are_tokens_is_not_marked() {
     let marks = |burst| {
@@ -348,7 +348,7 @@ fn a_burst_for_which_there_are_tokens_is_not_marked() {
     assert!(marks(Bytes(1_514)).0 > 0);
 }
 
-/// Kills: trackers that an apply of the same file drops, so that no window is known for a round.
+/// Catches: trackers that an apply of the same file drops, so that no window is known for a round.
 #[test]
 fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
     for place in PLACES {
@@ -362,7 +362,7 @@ fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
     }
 }
 
-/// Kills: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic; a changed
+/// Catches: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic; a changed
 /// marking whose counts go on; a marking that stays after its removal.
 #[test]
 fn no_packet_is_lost_or_counted_twice_when_the_marking_changes() {

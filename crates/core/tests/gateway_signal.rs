@@ -202,7 +202,7 @@ fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, tcp, ..Packet::default() }
 }
 
-/// Kills: the data that waits for the link left out.
+/// Catches: the data that waits for the link left out.
 #[test]
 fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -217,7 +217,7 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
     }
 }
 
-/// Kills: departures that wake only their own policy; departures that wake policies of other
+/// Catches: departures that wake only their own policy; departures that wake policies of other
 /// classes.
 #[test]
 fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_it_has_left() {
@@ -238,7 +238,7 @@ fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_
     }
 }
 
-/// Kills: all packets that wait in the class counted as data of governed flows.
+/// Catches: all packets that wait in the class counted as data of governed flows.
 #[test]
 fn others_that_wait_in_the_class_do_not_close_the_gate() {
     for class in [None, Some("bulk")] {
@@ -254,7 +254,7 @@ fn others_that_wait_in_the_class_do_not_close_the_gate() {
     }
 }
 
-/// Kills: waiting packets counted twice after a swap that changes the queue.
+/// Catches: waiting packets counted twice after a swap that changes the queue.
 #[test]
 fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     let mut run = Run::new(None);
@@ -271,7 +271,7 @@ fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: packets dropped on arrival subtracted from the waiting data.
+/// Catches: packets dropped on arrival subtracted from the waiting data.
 #[test]
 fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     let mut run = Run::of(128, vec![policy(None)], None);
@@ -284,7 +284,7 @@ fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: turns, or old decisions about the place, that remain when the gateway no longer queues.
+/// Catches: turns, or old decisions about the place, that remain when the gateway no longer queues.
 #[test]
 fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     for class in [None, Some("bulk")] {
@@ -299,7 +299,7 @@ fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
 
 /// ACKs of two policies wait for a turn at one place. A swap removes the place or a policy.
 ///
-/// Kills: aggregates not checked again after a swap.
+/// Catches: aggregates not checked again after a swap.
 #[test]
 fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     let places = [None, Some("bulk"), Some("other")];
@@ -326,7 +326,7 @@ fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
 
 /// A swap that renames a policy releases no held ACK. No swap loses held ACKs.
 ///
-/// Kills: a renamed policy that is treated as new; held ACKs lost with a vanished aggregate.
+/// Catches: a renamed policy that is treated as new; held ACKs lost with a vanished aggregate.
 #[test]
 fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     let renamed = |name: &str| Policy { name: name.to_owned(), ..policy(None) };
@@ -359,7 +359,7 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
 
 /// A swap to policing passes the queue to a meter, and most of it leaves out of profile.
 ///
-/// Kills: packets sent out of profile counted as waiting.
+/// Catches: packets sent out of profile counted as waiting.
 #[test]
 fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     let mut run = Run::new(None);
@@ -388,7 +388,7 @@ fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Kills: released ACKs sent to the link instead of the trunk of their own policy.
+/// Catches: released ACKs sent to the link instead of the trunk of their own policy.
 #[test]
 fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let trunk = trunk::Config {
@@ -441,7 +441,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
 
-/// Kills: a responsive flow that is reported; an unresponsive flow that is not; a report that never
+/// Catches: a responsive flow that is reported; an unresponsive flow that is not; a report that never
 /// ends; packets of the flow counted as data that holds back ACKs.
 #[test]
 fn an_unresponsive_flow_is_named_until_it_responds() {
@@ -469,7 +469,7 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     run.leave();
 }
 
-/// Kills: a packet that is not counted as released, so that its flow stays forever. It may be data, a
+/// Catches: a packet that is not counted as released, so that its flow stays forever. It may be data, a
 /// held ACK, a record of one, or a copy of one.
 #[test]
 fn flows_whose_acks_were_held_expire() {

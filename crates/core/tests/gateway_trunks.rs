@@ -174,7 +174,7 @@ impl World {
 /// Random changes of the trunks: all packets arrive in order, except those for which a queue was
 /// full.
 ///
-/// Kills: a trunk removed together with its waiting packets; flows not assigned again when a trunk
+/// Catches: a trunk removed together with its waiting packets; flows not assigned again when a trunk
 /// changes; waiting packets moved in another order; counters reset; a trunk identified by its index
 /// and not by its name.
 /// handed over in another order; counts that begin anew; a trunk that is told by its place instead of its name.
@@ -220,7 +220,7 @@ fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
 
 /// An unchanged trunk, or one with other rates only, keeps windows, round-trip time and queue.
 ///
-/// Kills: all trunks created anew when one changes; new connections for another ceiling.
+/// Catches: all trunks created anew when one changes; new connections for another ceiling.
 #[test]
 fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
     let (same, mut other) = (trunk("t", 4_000), trunk("u", 5_000));
@@ -267,7 +267,7 @@ fn with_classes() -> Gateway {
 /// Packets of both classes that leave at the same time may be reordered, so the test tolerates a
 /// few.
 ///
-/// Kills: management packets in the class of unmatched packets, or in the class of the first user
+/// Catches: management packets in the class of unmatched packets, or in the class of the first user
 /// packet.
 #[test]
 fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
@@ -304,7 +304,7 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     assert!(expected["default"][0] < 10 && made.iter().all(|it| *it > 900), "{made:?}");
 }
 
-/// Kills: an untracked user packet that leaves a trunk in the class of the packet before it.
+/// Catches: an untracked user packet that leaves a trunk in the class of the packet before it.
 #[test]
 fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_policy() {
     for flows in [1, 0] {
@@ -324,7 +324,7 @@ fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_pol
 
 /// Policy `t` is removed while its packets wait at the trunk. A new policy takes its index.
 ///
-/// Kills: a class found by the index of the removed policy's aggregate.
+/// Catches: a class found by the index of the removed policy's aggregate.
 #[test]
 fn what_waits_at_a_trunk_of_a_policy_that_went_is_not_of_the_class_of_one_that_came() {
     let mut world = World::new(&[trunk("t", 4_000)]);

@@ -107,7 +107,7 @@ fn longest_wait(queue: &str, looked_inside: bool) -> Duration {
     longest
 }
 
-/// Kills: the flow of a packet in a tunnel found by its outer header.
+/// Catches: the flow of a packet in a tunnel found by its outer header.
 #[test]
 fn a_small_packet_does_not_wait_for_a_bulk_flow_of_its_tunnel() {
     for queue in ["fq-codel", "per-flow"] {
@@ -118,7 +118,7 @@ fn a_small_packet_does_not_wait_for_a_bulk_flow_of_its_tunnel() {
     }
 }
 
-/// Kills: the VNI, the outer addresses or the direction left out of the key; the outer ports in it.
+/// Catches: the VNI, the outer addresses or the direction left out of the key; the outer ports in it.
 #[test]
 fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     let mut gateway = gateway(None, "per-flow", Vec::new());
@@ -156,7 +156,7 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     assert_eq!(found, expected);
 }
 
-/// Kills: packets of another tunnel, with equal inner addresses, that are given to a flow when a place in the full
+/// Catches: packets of another tunnel, with equal inner addresses, that are given to a flow when a place in the full
 /// table frees.
 #[test]
 fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
@@ -183,7 +183,7 @@ fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
 
 /// Two tenants with equal inner addresses find no place in the flow table. Then one gets a place.
 ///
-/// Kills: packets in tunnels that stay among those of no flow when their flow gets a place, where later ones overtake
+/// Catches: packets in tunnels that stay among those of no flow when their flow gets a place, where later ones overtake
 /// them; packets of the other tenant that go with them.
 #[test]
 fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
@@ -234,7 +234,7 @@ fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
     }
 }
 
-/// Kills: a report left out because another flow has the same addresses and tunnel in words; a report without the VLAN
+/// Catches: a report left out because another flow has the same addresses and tunnel in words; a report without the VLAN
 /// inside the tunnel.
 #[test]
 fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed() {
@@ -258,7 +258,7 @@ fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed()
     assert_eq!((flows(&gateway).len(), gateway.report().flows), (4, 4));
 }
 
-/// Kills: IPv4 packets of protocol number 0 shown without their addresses, as one flow.
+/// Catches: IPv4 packets of protocol number 0 shown without their addresses, as one flow.
 #[test]
 fn flows_of_protocol_number_0_are_listed_by_their_addresses() {
     let mut gateway = gateway(None, "per-flow", Vec::new());
@@ -280,7 +280,7 @@ fn one<T: Copy>(it: T) -> Vec<Range<T>> {
     vec![Range { first: it, last: it }]
 }
 
-/// Kills: inner addresses matched without `inner`; outer addresses matched with it; the order of both kinds
+/// Catches: inner addresses matched without `inner`; outer addresses matched with it; the order of both kinds
 /// mixed up; `inner` ignored for plain packets.
 #[test]
 fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
@@ -322,7 +322,7 @@ fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
     assert!(Filter::default().covers(&from(1, true)) && from(1, true).covers(&from(1, true)));
 }
 
-/// Kills: hosts of a tunnel taken for one host; the policy found by the inner header.
+/// Catches: hosts of a tunnel taken for one host; the policy found by the inner header.
 #[test]
 fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();

@@ -62,7 +62,7 @@ fn near(packets: u32, expected: u32) -> bool {
 /// A box with four addresses competes with a box with one. With turns by flow, it got 30.2 of 37.7
 /// Mbit/s.
 ///
-/// Kills: one host per address; station 0, which stands for no station, treated as one host.
+/// Catches: one host per address; station 0, which stands for no station, treated as one host.
 #[test]
 fn a_box_with_four_addresses_has_one_share() {
     let sent = shares(&[(1, 7), (2, 7), (3, 7), (4, 7), (5, 8)]);
@@ -72,7 +72,7 @@ fn a_box_with_four_addresses_has_one_share() {
     assert!(sent.values().all(|packets| near(*packets, 200)), "without stations: {sent:?}");
 }
 
-/// Kills: all computers behind a router treated as one host.
+/// Catches: all computers behind a router treated as one host.
 #[test]
 fn each_address_behind_a_router_has_a_share() {
     let behind: Vec<_> = (1..=19).map(|address| (address, 7)).chain([(20, 8)]).collect();

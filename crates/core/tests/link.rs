@@ -74,7 +74,7 @@ fn packets() -> impl Strategy<Value = Vec<(u64, u32)>> {
 proptest! {
     /// Each packet leaves in order, is dropped and counted, or is still held.
     ///
-    /// Kills: `latest` without the maximum; packets inserted at the front of `travelling`.
+    /// Catches: `latest` without the maximum; packets inserted at the front of `travelling`.
     #[test]
     fn every_packet_is_accounted_for_and_none_overtakes(
         packets in packets(), polls in 1usize..20, seed: u64,
@@ -102,7 +102,7 @@ proptest! {
 
     /// A link that is called rarely drops the same packets and keeps the same times.
     ///
-    /// Kills: `free_at = cx.now` whenever a packet is taken from the queue; no advance before a
+    /// Catches: `free_at = cx.now` whenever a packet is taken from the queue; no advance before a
     /// packet is queued.
     #[test]
     fn when_it_is_asked_changes_nothing(packets in packets(), polls in 1usize..50) {
@@ -128,7 +128,7 @@ proptest! {
 
     /// Each packet leaves exactly when all earlier bits of its busy period, and its own, were sent.
     ///
-    /// Kills: each packet's time rounded up without `rounded`; `rounded` kept over an idle time.
+    /// Catches: each packet's time rounded up without `rounded`; `rounded` kept over an idle time.
     #[test]
     fn a_busy_link_sends_exactly_its_rate(packets in packets(), bps in 7_000_000u64..9_000_000) {
         let config = LinkConfig { rate: Some(Rate::from_bps(bps)), ..LinkConfig::default() };
@@ -226,7 +226,7 @@ fn what_no_link_can_be_is_refused() {
     }
 }
 
-/// Kills: every packet accepted by an empty queue.
+/// Catches: every packet accepted by an empty queue.
 #[test]
 fn a_packet_longer_than_the_queue_may_be_is_dropped_even_if_it_need_not_wait() {
     let queue = "rate = '8 Mbit/s'\nqueue = { kind = 'drop-tail', limit = '1 kB' }";

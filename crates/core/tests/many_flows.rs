@@ -116,7 +116,7 @@ fn common() -> impl Iterator<Item = &'static str> {
     AllocationSpec::NAMES.iter().copied().filter(|name| *name != "partitioned")
 }
 
-/// Kills: `logical-partitions` whose spare part is the full bucket only; a member of `logical-partitions`
+/// Catches: `logical-partitions` whose spare part is the full bucket only; a member of `logical-partitions`
 /// that still waits after it took tokens on arrival.
 #[test]
 fn no_packet_of_many_short_flows_waits_while_the_bucket_is_nearly_full() {

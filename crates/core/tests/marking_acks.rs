@@ -109,7 +109,7 @@ struct Marking {
 /// By the ACKs, a round of 100 ms has eight segments, which is less than the link carries. By gaps
 /// alone, each segment would be a round, and the next round twice as large.
 ///
-/// Kills: ACKs not passed to the marking, or only to that of their own direction; a tracker that
+/// Catches: ACKs not passed to the marking, or only to that of their own direction; a tracker that
 /// ignores them.
 /// them.
 #[test]

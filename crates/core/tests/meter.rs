@@ -54,7 +54,7 @@ fn exceeded(sent: &[Sent], extra: u128, rate: Rate) -> Option<String> {
 proptest! {
     /// A source that takes all it can get stays within the arrival curve `depth + rate * window`.
     ///
-    /// Kills: no limit at the depth; `updated` not advanced by a refill; one nanosecond too many in
+    /// Catches: no limit at the depth; `updated` not advanced by a refill; one nanosecond too many in
     /// `elapsed`.
     #[test]
     fn admits_no_more_than_its_profile((rate, depth, requests) in schedules()) {
@@ -73,7 +73,7 @@ proptest! {
 
     /// A query changes no later grant of the bucket.
     ///
-    /// Kills: tokens rounded down to bytes at each refill.
+    /// Catches: tokens rounded down to bytes at each refill.
     #[test]
     fn looking_is_free((rate, depth, requests) in schedules()) {
         let mut watched = TokenBucket::new(rate, depth, Time::ZERO);
@@ -91,7 +91,7 @@ proptest! {
 
     /// `ready_at` is neither late nor early, even for packets longer than the depth.
     ///
-    /// Kills: division rounded down; `len` not limited to the depth.
+    /// Catches: division rounded down; `len` not limited to the depth.
     #[test]
     fn ready_at_is_tight((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -110,7 +110,7 @@ proptest! {
 
     /// A new rate holds from the time of the change. Tokens that fit into the bucket stay the same.
     ///
-    /// Kills: `set` without its refill; `set` that fills the bucket.
+    /// Catches: `set` without its refill; `set` that fills the bucket.
     #[test]
     fn a_change_keeps_the_tokens((rate, depth, requests) in schedules(), factor in 1u64..9, after in 1_000u64..6_000) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -127,7 +127,7 @@ proptest! {
 
     /// A source that sends as early as possible keeps the peak rate in every window.
     ///
-    /// Kills: `due` rounded down; the tolerance granted twice; `due` counted from the last due time
+    /// Catches: `due` rounded down; the tolerance granted twice; `due` counted from the last due time
     /// alone.
     #[test]
     fn packets_keep_the_peak_rate((rate, _, requests) in schedules(), tolerance in 0u64..3) {

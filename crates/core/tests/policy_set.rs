@@ -143,7 +143,7 @@ fn frames_that_are_not_ip_have_no_addresses_and_icmp_has_no_ports() {
     assert_eq!(winner(&set(Filter { dst_port: ports, ..Filter::default() }), &ping), None);
 }
 
-/// Kills: IP protocol 0 treated as a frame without IP; a frame without IP matched by protocol
+/// Catches: IP protocol 0 treated as a frame without IP; a frame without IP matched by protocol
 /// ranges.
 #[test]
 fn an_ip_packet_of_protocol_zero_has_addresses() {
@@ -265,7 +265,7 @@ proptest! {
     /// For any number of policies, the index finds the same policy as a linear search.
     ///
     /// With more than 512 policies, the index has several blocks; most policies match nothing in
-    /// one field. Kills: the last match returned instead of the first (`best = filters[bit]`);
+    /// one field. Catches: the last match returned instead of the first (`best = filters[bit]`);
     /// intervals that end at `last`; overlapping ranges not merged; ports of fragments looked up
     /// although unknown; bits not in order of precedence; `<` for `<=` among starts; only one of
     /// two headers looked up, or the later match returned.
@@ -300,7 +300,7 @@ proptest! {
 
     /// The index finds the same first covering policy as a linear search.
     ///
-    /// Kills: the last cover returned instead of the first (`if filters[bit] >= best` left out); a
+    /// Catches: the last cover returned instead of the first (`if filters[bit] >= best` left out); a
     /// policy that hides itself (`best = nth + 1`); only the sets of lowest values, with `accepted`
     /// always true; empty ranges looked up as zero.
     #[test]
@@ -328,7 +328,7 @@ proptest! {
 
     /// A filter that is narrower in some fields and wider in none is more specific.
     ///
-    /// Kills: `max` for `min` over the address families; the second key, `others`, left out.
+    /// Catches: `max` for `min` over the address families; the second key, `others`, left out.
     #[test]
     fn a_filter_within_another_is_the_more_specific(
         wide in filters(),
@@ -358,7 +358,7 @@ proptest! {
     }
 }
 
-/// Kills: the inner tag compared with the outer one; "none" treated as any; a missing tag treated
+/// Catches: the inner tag compared with the outer one; "none" treated as any; a missing tag treated
 /// as 0.
 #[test]
 fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {

@@ -193,7 +193,7 @@ fn packet(member: u32, len: u32, number: u32) -> Packet {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: the bytes of dropped packets forgotten; a marked packet pushed twice; a `head` that
+    /// Catches: the bytes of dropped packets forgotten; a marked packet pushed twice; a `head` that
     /// differs from the packet of `dequeue_flow`.
     #[test]
     fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {

@@ -69,7 +69,7 @@ fn check(run: &Run, report: &Report) {
     assert_eq!(report.generation, now.generation);
 }
 
-/// Kills: a survey continued after a swap has begun; a swap that proceeds while parts are added.
+/// Catches: a survey continued after a swap has begun; a swap that proceeds while parts are added.
 #[test]
 fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
     // The swap begins after `parts` parts, and completes `slices` slices between two parts.
@@ -89,7 +89,7 @@ fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
     }
 }
 
-/// Kills: a call that adds all parts after some attempts; attempts not counted.
+/// Catches: a call that adds all parts after some attempts; attempts not counted.
 #[test]
 fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     let mut run = run();
@@ -104,7 +104,7 @@ fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     check(&run, &survey.report().0.unwrap());
 }
 
-/// Kills: a survey continued after a class returned with another number.
+/// Catches: a survey continued after a class returned with another number.
 #[test]
 fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     let class = |n: u32| Class::new(&format!("c{n}"), queue("drop-tail"));
@@ -125,7 +125,7 @@ fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), 200);
 }
 
-/// Kills: a flow listed twice, with another flow's index.
+/// Catches: a flow listed twice, with another flow's index.
 #[test]
 fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
@@ -149,7 +149,7 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), names.len(), "each is listed once");
 }
 
-/// Kills: an order by bytes alone.
+/// Catches: an order by bytes alone.
 #[test]
 fn flows_without_a_recent_packet_come_after_active_ones() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
@@ -165,7 +165,7 @@ fn flows_without_a_recent_packet_come_after_active_ones() {
     assert_eq!(flows[2].offered.bytes, 9 * 1_514);
 }
 
-/// Kills: flows counted that are idle; flows of the previous policies counted as classified.
+/// Catches: flows counted that are idle; flows of the previous policies counted as classified.
 #[test]
 fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     let mut run = run();
@@ -188,7 +188,7 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     assert_eq!(counts(&run), [1, 1]);
 }
 
-/// Kills: headers counted once for all frames, at the ports, at the policy or at the flow, with TCP or
+/// Catches: headers counted once for all frames, at the ports, at the policy or at the flow, with TCP or
 /// without; those of a single frame counted twice.
 #[test]
 fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {

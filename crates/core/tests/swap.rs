@@ -131,10 +131,10 @@ proptest! {
     /// In any time span, departures are bounded by the burst, the bytes of the rate, and a frame per
     /// aggregate that a swap created. No packet is lost without a count, and no flow is reordered.
     ///
-    /// Kills: a full bucket for an aggregate that a swap creates (`Tokens::Burst` in `slot_of`), or for a
+    /// Catches: a full bucket for an aggregate that a swap creates (`Tokens::Burst` in `slot_of`), or for a
     /// conditioner that it replaces; a renamed policy that is treated as new.
     ///
-    /// Kills: packets of a vanished aggregate sent to the link (`send_on` in `dissolve`); the first
+    /// Catches: packets of a vanished aggregate sent to the link (`send_on` in `dissolve`); the first
     /// offered packet dropped by `renew`; a frame per swap in place of a frame per new aggregate.
     #[test]
     fn no_swap_exceeds_the_profile_by_more_than_a_frame(
@@ -206,7 +206,7 @@ fn a_thousand_renames_pass_no_more_than_one_policy() {
 
 /// A policy that a swap brings earns its burst from the swap on, like a policy from the start.
 ///
-/// Kills: an aggregate that begins with one frame at its first packet.
+/// Catches: an aggregate that begins with one frame at its first packet.
 #[test]
 fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
     let mut run = Run::new(&config(), Vec::new());
@@ -220,7 +220,7 @@ fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
 
 /// Classes appear and vanish by the hundred while packets pass: a swap of many slices.
 ///
-/// Kills: a class that becomes a parent while packets still arrive for it; a class removed before its
+/// Catches: a class that becomes a parent while packets still arrive for it; a class removed before its
 /// policies; packets of a removed class dropped.
 #[test]
 fn a_swap_of_many_slices_loses_and_reorders_nothing() {
@@ -276,7 +276,7 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
 
 /// No call adds or removes more classes than a slice has steps, whether the set before or after has none.
 ///
-/// Kills: all classes removed in one call where the set has none (`clear_all` in `close_links`).
+/// Catches: all classes removed in one call where the set has none (`clear_all` in `close_links`).
 #[test]
 fn all_classes_are_added_and_removed_in_slices() {
     const SLICE: usize = 64;
@@ -319,7 +319,7 @@ fn all_classes_are_added_and_removed_in_slices() {
     assert_in_order(&left);
 }
 
-/// Kills: a swap that is completed in one call because another is to begin.
+/// Catches: a swap that is completed in one call because another is to begin.
 #[test]
 fn no_swap_begins_while_another_goes_on() {
     let mut run = Run::new(&config(), Vec::new());

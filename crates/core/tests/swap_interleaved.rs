@@ -340,10 +340,10 @@ proptest! {
     /// wakes it. No packet of a flow or station is overtaken. With a full flow table, this holds for a swap
     /// in one piece.
     ///
-    /// Kills: untracked packets enqueued at a class that still has parts (they stop the link for ever);
+    /// Catches: untracked packets enqueued at a class that still has parts (they stop the link for ever);
     /// `LinesAgain` left out; packets of a removed class dropped.
     ///
-    /// Kills: a new tree that does not learn of waiting control traffic (`control_waits` in `share` and
+    /// Catches: a new tree that does not learn of waiting control traffic (`control_waits` in `share` and
     /// `begin_change`); control traffic dropped with the rate of a link.
     #[test]
     fn packets_survive_every_interleaving_of_swaps_and_changes(
@@ -377,7 +377,7 @@ proptest! {
 
 /// A class loses its parts and gets untracked packets while the parts still exist.
 ///
-/// Kills: a class found by its name only (`find` instead of `leaf` in `move_untracked`), which stops the link
+/// Catches: a class found by its name only (`find` instead of `leaf` in `move_untracked`), which stops the link
 /// for ever; `LinesAgain` left out.
 #[test]
 fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
@@ -401,7 +401,7 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     assert_in_order(&left);
 }
 
-/// Kills: queues of classes that keep the old rate of the link (`set_link_rate` in `set_rate` left out).
+/// Catches: queues of classes that keep the old rate of the link (`set_link_rate` in `set_rate` left out).
 #[test]
 fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let set = Set { name: 0, action: 0, joined: false, tree: Tree::Flat, fillers: 0 };

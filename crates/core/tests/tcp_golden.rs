@@ -294,7 +294,7 @@ const TURNED: &[(&str, Change)] = &[
     ("window_updates", |details| details.window_updates = true),
 ];
 
-/// Kills: one of these details missing in the profile or in the sender.
+/// Catches: one of these details missing in the profile or in the sender.
 #[test]
 fn every_detail_of_ns2_shows_in_some_pattern() {
     let lines = patterns();

@@ -234,7 +234,7 @@ fn shake_hands(victim: &mut Victim, listens: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: an ACK of unsent data that moves `una`; a persist timer without a reason; counters of
+    /// Catches: an ACK of unsent data that moves `una`; a persist timer without a reason; counters of
     /// a partly acknowledged segment.
     #[test]
     fn nothing_a_peer_sends_breaks_it(

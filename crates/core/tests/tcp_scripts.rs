@@ -30,7 +30,7 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Kills: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
+/// Catches: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
 /// probe; backoff that ends with an ambiguous ACK or an undo; a deviation that shrinks with each
 /// ACK.
 /// - F-RTO: missing; repeated for each ACK; started in a fast recovery; without new data first;
@@ -55,7 +55,7 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     play_all("linux", scripts);
 }
 
-/// Kills: retransmissions used as RTT samples (also when one segment is timed); a second rescue in
+/// Catches: retransmissions used as RTT samples (also when one segment is timed); a second rescue in
 /// a recovery; growth of a window that is not validated; a reduction from the data in flight alone,
 /// from `pipeACK` alone, without `R` or by all of it; a period of three minutes, without end, or
 /// that excludes idle time; the threshold not raised after it; the window below the initial one.

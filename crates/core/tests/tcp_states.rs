@@ -205,7 +205,7 @@ fn both_may_close_at_once() {
 
 /// RFC 9293, section 3.10.7.4: TIME-WAIT acknowledges a repeated FIN.
 ///
-/// Kills: TIME-WAIT without an answer; TIME-WAIT that a FIN does not prolong.
+/// Catches: TIME-WAIT without an answer; TIME-WAIT that a FIN does not prolong.
 #[test]
 fn time_wait_repeats_the_last_ack() {
     let mut config = config();
@@ -226,7 +226,7 @@ fn time_wait_repeats_the_last_ack() {
 
 /// RFC 5961, section 3.2, and RFC 9293, section 3.10.7.4.
 ///
-/// Kills: a reset anywhere in the window; a challenge that resets.
+/// Catches: a reset anywhere in the window; a challenge that resets.
 #[test]
 fn only_a_reset_with_the_very_next_number_resets() {
     let mut pair = Pair::open(&config());
@@ -263,7 +263,7 @@ fn a_syn_within_a_connection_is_challenged() {
 
 /// RFC 7323, section 5.3.
 ///
-/// Kills: `<=` for `<` in the comparison of timestamps; data accepted although PAWS refuses it.
+/// Catches: `<=` for `<` in the comparison of timestamps; data accepted although PAWS refuses it.
 #[test]
 fn a_segment_from_long_ago_is_answered_and_dropped() {
     let mut pair = Pair::open(&config());
@@ -315,7 +315,7 @@ fn windows_beyond_64_kib_need_both_ends() {
 
 /// RFC 9293, section 3.10.5: an abort drops unsent data and sends a reset.
 ///
-/// Kills: a connection aborted without a reset; a reset with a number that the peer refuses.
+/// Catches: a connection aborted without a reset; a reset with a number that the peer refuses.
 #[test]
 fn a_connection_that_is_given_up_resets_its_peer() {
     for lost in [vec![], vec![2, 3, 4]] {

@@ -157,7 +157,7 @@ fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_
 /// In any span, the trunk sends no more than its ceiling, plus 10 ms of ceiling and guarantee, plus
 /// one packet paid for later. Users get almost all of it.
 ///
-/// Kills: user or management packets that are not charged; credit, management packets, or direct
+/// Catches: user or management packets that are not charged; credit, management packets, or direct
 /// packets after the peer failed that ignore the ceiling.
 #[test]
 fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {

@@ -65,7 +65,7 @@ impl Model {
 }
 
 proptest! {
-    /// Kills: `cascade` without `reached = earliest`; `turn` without its condition; a list put
+    /// Catches: `cascade` without `reached = earliest`; `turn` without its condition; a list put
     /// before others and not behind them; `earliest` not lowered by a later timer; a list of one
     /// timer fired without a check of its deadline; the bit of a level kept when its last slot
     /// becomes empty.
@@ -101,7 +101,7 @@ proptest! {
 
     /// Without cancellations, the wheel returns exactly the next deadline.
     ///
-    /// Kills: the start of the slot returned instead of the earliest deadline in it.
+    /// Catches: the start of the slot returned instead of the earliest deadline in it.
     #[test]
     fn the_next_deadline_is_exact(spans in prop::collection::vec(spans(), 1..50)) {
         let mut wheel = TimerWheel::new();

@@ -212,7 +212,7 @@ mod tests {
         assert!(clock.wait(None, &mut std::iter::empty(), reader.as_fd()));
     }
 
-    /// Kills: a `meet` that does not spin.
+    /// Catches: a `meet` that does not spin.
     #[test]
     fn what_is_due_in_a_moment_goes_before_what_can_be_read() {
         let mut clock = Monotonic::start();

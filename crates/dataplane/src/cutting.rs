@@ -111,7 +111,7 @@ mod tests {
         pool[packet].tcp.unwrap()
     }
 
-    /// Kills: the first frame with the descriptor of the super-packet; bytes lost or duplicated; a frame other than the
+    /// Catches: the first frame with the descriptor of the super-packet; bytes lost or duplicated; a frame other than the
     /// last that ends the super-packet.
     #[test]
     fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!((bytes, pool.in_use()), (payload, 0));
     }
 
-    /// Kills: frames lost for lack of buffers; frames that take the buffers reserved for others.
+    /// Catches: frames lost for lack of buffers; frames that take the buffers reserved for others.
     #[test]
     fn a_super_packet_whose_frames_would_make_buffers_scarce_stays_whole() {
         for (buffers, segments, frames) in [(16, 14, 14), (16, 15, 1), (16, 16, 1), (16, 17, 1)] {

@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: SACK blocks read for every pool, or for none.
+    /// Catches: SACK blocks read for every pool, or for none.
     #[test]
     fn selective_acknowledgements_are_read_for_a_pool_that_keeps_them() {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
@@ -145,7 +145,7 @@ mod tests {
         pool.release(packet);
     }
 
-    /// Kills: the destination address; the bytes of the address in another order; the address of an
+    /// Catches: the destination address; the bytes of the address in another order; the address of an
     /// earlier frame in the same buffer.
     #[test]
     fn the_link_layer_source_is_read_for_a_pool_that_keeps_it() {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(source_address(&frame[..11]), 0);
     }
 
-    /// Kills: the sum of a pseudo header taken for the final checksum; a finished checksum ignored.
+    /// Catches: the sum of a pseudo header taken for the final checksum; a finished checksum ignored.
     #[test]
     fn a_checksum_that_is_still_to_be_completed_is_none() {
         let mut frame = build::Frame::udp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());

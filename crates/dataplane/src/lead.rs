@@ -105,7 +105,7 @@ mod tests {
     proptest! {
         /// Spinning takes no more than its share of the time, plus the saved and the owed credit.
         ///
-        /// Kills: `self.longest` without the limit by credit; `waited` without effect; a credit
+        /// Catches: `self.longest` without the limit by credit; `waited` without effect; a credit
         /// that `MOST` does not limit.
         #[test]
         fn waiting_takes_no_more_than_its_share(

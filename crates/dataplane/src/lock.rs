@@ -63,7 +63,7 @@ fn lock_byte(file: &OwnedFd, at: i64) -> i32 {
 mod tests {
     use super::*;
 
-    /// Kills: an offset without the namespace; a shift that drops bits of the namespace.
+    /// Catches: an offset without the namespace; a shift that drops bits of the namespace.
     #[test]
     fn every_interface_of_every_namespace_has_an_offset_of_its_own() {
         let all = [(0xf000_0000, 1), (0xf000_0000, 2), (0xf000_0001, 1), (1, 1), (0, i32::MAX)];

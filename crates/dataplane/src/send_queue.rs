@@ -29,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: the length of the receive queue; a queue that never drains.
+    /// Catches: the length of the receive queue; a queue that never drains.
     #[test]
     fn what_is_acknowledged_leaves_the_queue() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

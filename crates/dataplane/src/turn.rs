@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Kills: a turn without `flush` after sending due packets.
+    /// Catches: a turn without `flush` after sending due packets.
     #[test]
     fn what_is_due_has_left_before_anything_is_taken_in() {
         let log = Rc::default();
@@ -235,7 +235,7 @@ mod tests {
         turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
     }
 
-    /// Kills: a turn that receives everything; one that sleeps although more frames have arrived;
+    /// Catches: a turn that receives everything; one that sleeps although more frames have arrived;
     /// one that polls a machine again at once although its port is full.
     #[test]
     fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Kills: ports that never get the setting, or get the setting of another port.
+    /// Catches: ports that never get the setting, or get the setting of another port.
     #[test]
     fn each_port_is_told_whether_its_super_packets_are_cut() {
         let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));

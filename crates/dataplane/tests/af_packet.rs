@@ -79,7 +79,7 @@ fn tcp_with_every_offload_passes_as_super_packets_and_intact() {
     assert!(longest > 3_000 && segments > 1, "{longest} bytes, {segments} segments");
 }
 
-/// Kills: super-packets that stay whole; frames with wrong checksums.
+/// Catches: super-packets that stay whole; frames with wrong checksums.
 #[test]
 fn for_a_slow_link_tcp_with_every_offload_passes_frame_by_frame() {
     let Some(network) = Network::new(1_500) else { return };

@@ -85,7 +85,7 @@ fn has_xdp(bench: &Bench) -> bool {
 
 /// The links of the earlier version have no visible pin, and their programs run first.
 ///
-/// Kills: a search for earlier programs by pins; bypass counters that start from zero.
+/// Catches: a search for earlier programs by pins; bypass counters that start from zero.
 #[test]
 fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
     for left in Left::ALL {
@@ -132,7 +132,7 @@ fn programs_of_commit_ae462d3_are_detached_on_demand() {
 
 /// A gateway of an earlier version that starts late leaves such a program.
 ///
-/// Kills: a guard that only reports; a guard that detaches the gateway's own programs.
+/// Catches: a guard that only reports; a guard that detaches the gateway's own programs.
 #[test]
 fn an_orphan_that_turns_up_later_is_detached() {
     let left = Left::Xdp(Mode::Native);
@@ -148,7 +148,7 @@ fn an_orphan_that_turns_up_later_is_detached() {
 
 /// The end of a lab deletes its namespaces with their interfaces.
 ///
-/// Kills: a program kept loaded by anything but its interface, such as a pin.
+/// Catches: a program kept loaded by anything but its interface, such as a pin.
 #[test]
 fn programs_end_with_their_interface() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -175,7 +175,7 @@ fn tcx_programs_run_before_filters() {
     assert_eq!(troubles(&gate), [""; 0], "a filter comes after");
 }
 
-/// Kills: a guard that sees only our own programs; a guard that confuses before and behind.
+/// Catches: a guard that sees only our own programs; a guard that confuses before and behind.
 #[test]
 fn a_foreign_program_before_the_gateway_is_reported() {
     type Attach = fn(&mut Foreign, &tidegate_dataplane::Interface);

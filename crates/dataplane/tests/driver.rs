@@ -264,7 +264,7 @@ impl Port for Cable {
     }
 }
 
-/// Kills: a loop that reads the ports only before the bypass begins.
+/// Catches: a loop that reads the ports only before the bypass begins.
 #[test]
 fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     let mut cable = Cable::default();
@@ -284,7 +284,7 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     assert_eq!(machine.held[1].packets(), 1);
 }
 
-/// Kills: a loop that drops arrivals at every port during a bypass.
+/// Catches: a loop that drops arrivals at every port during a bypass.
 #[test]
 fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
@@ -316,7 +316,7 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
     assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_091, 0)); // 83,333
 }
 
-/// Kills: a loop that always polls the ports; one that never polls them again.
+/// Catches: a loop that always polls the ports; one that never polls them again.
 #[test]
 fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at_once() {
     let grid = Duration::from_micros(100);
@@ -347,7 +347,7 @@ proptest! {
     /// Recorded packets depart as the contract of a machine requires. This also holds if several
     /// arrive at once and the machine has room for few.
     ///
-    /// Kills: handing in a whole burst before draining. Waking a nanosecond late. Forgetting due
+    /// Catches: handing in a whole burst before draining. Waking a nanosecond late. Forgetting due
     /// packets when nothing arrives.
     #[test]
     fn the_loop_is_the_contract(

@@ -84,7 +84,7 @@ fn commands_from_several_threads_all_run_in_the_order_of_each() {
     }
 }
 
-/// Kills: a loop that runs all waiting commands before it reads its ports again.
+/// Catches: a loop that runs all waiting commands before it reads its ports again.
 #[test]
 fn there_is_a_turn_between_two_commands() {
     const COMMANDS: u32 = 50;
@@ -151,7 +151,7 @@ impl Clock for Used {
     }
 }
 
-/// Kills: commands or slices not measured; turns that handle packets only measured; the last time
+/// Catches: commands or slices not measured; turns that handle packets only measured; the last time
 /// reported instead of the longest.
 #[test]
 fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
@@ -229,7 +229,7 @@ impl Clock for Virtual {
     }
 }
 
-/// Kills: an end that polls without sleeping; one that waits until a time without a limit of turns.
+/// Catches: an end that polls without sleeping; one that waits until a time without a limit of turns.
 #[test]
 fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
     for stands in [false, true] {

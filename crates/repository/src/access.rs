@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a mask of 0o007; no strip of the line break; a message with the secret.
+    /// Catches: a mask of 0o007; no strip of the line break; a message with the secret.
     #[test]
     fn a_secret_is_read_only_from_a_file_of_its_owner() {
         let folder = std::env::temp_dir().join(format!("tidegate-secret-{}", std::process::id()));
@@ -234,7 +234,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Kills: a pipe that is waited for; a device that is read without end.
+    /// Catches: a pipe that is waited for; a device that is read without end.
     #[test]
     fn credentials_are_in_regular_files() {
         let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));

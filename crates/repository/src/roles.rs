@@ -42,7 +42,7 @@ fn wanted(item: &Item) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Kills: items of other roles that are kept; items without roles that are dropped; `roles`
+    /// Catches: items of other roles that are kept; items without roles that are dropped; `roles`
     /// left in an item.
     #[test]
     fn items_of_other_roles_are_left_out() {

@@ -107,7 +107,7 @@ async fn each_commit_is_one_snapshot() {
     assert!(timeout(Duration::from_millis(500), snapshots.recv()).await.is_err());
 }
 
-/// Kills: a marker that is not read before and after; half a change that is read.
+/// Catches: a marker that is not read before and after; half a change that is read.
 #[tokio::test]
 async fn half_a_change_waits_for_its_marker() {
     let folder = Folder::new();
@@ -151,7 +151,7 @@ async fn without_markers_a_change_is_committed_when_it_is_over() {
     assert!(timeout(Duration::from_millis(400), snapshots.recv()).await.is_err());
 }
 
-/// Kills: backups of editors, hidden files and subdirectories that are read.
+/// Catches: backups of editors, hidden files and subdirectories that are read.
 #[tokio::test]
 async fn other_files_are_left_out() {
     let folder = Folder::new();
@@ -164,7 +164,7 @@ async fn other_files_are_left_out() {
     assert_eq!(names(&repository(&folder.0).pull().await.unwrap()), ["a"]);
 }
 
-/// Kills: a watch that stays at the old directory; a set that is read from two releases.
+/// Catches: a watch that stays at the old directory; a set that is read from two releases.
 #[tokio::test]
 async fn a_link_to_another_directory_is_followed() {
     let folder = Folder::new();
@@ -215,7 +215,7 @@ async fn a_config_map_is_replaced_as_a_whole() {
     }
 }
 
-/// Kills: a fault that is sent again and again; a watch that ends with its directory.
+/// Catches: a fault that is sent again and again; a watch that ends with its directory.
 #[tokio::test]
 async fn a_directory_may_vanish_and_come_back() {
     let folder = Folder::new();
@@ -306,7 +306,7 @@ async fn a_file_without_the_right_to_read_it_is_named() {
 /// Markers of a storm at least.
 const STORM: u32 = 200;
 
-/// Kills: a read for each marker; a commit that never comes while markers follow each other.
+/// Catches: a read for each marker; a commit that never comes while markers follow each other.
 #[tokio::test]
 async fn a_thousand_markers_a_second_are_read_a_few_times() {
     let folder = Folder::new();

@@ -79,7 +79,7 @@ queue = "drop-tail"
 marking = { kind = "above", backlog = "9 kB" }
 "#;
 
-/// Kills: a name that only the registries of the core decide; parameters that an added mechanism does not get.
+/// Catches: a name that only the registries of the core decide; parameters that an added mechanism does not get.
 #[test]
 fn a_policy_file_names_the_mechanisms_of_another_crate() {
     let (config, found) = policy_file::parse_with("policy.toml", POLICY, mechanisms(), None);
@@ -100,7 +100,7 @@ fn a_policy_file_names_the_mechanisms_of_another_crate() {
     assert_eq!(queue.marking().unwrap().name(), "above");
 }
 
-/// Kills: findings that list only the registries of the core; a range that is not checked.
+/// Catches: findings that list only the registries of the core; a range that is not checked.
 #[test]
 fn mistakes_in_added_mechanisms_are_found_as_in_others() {
     for (right, wrong, said) in [

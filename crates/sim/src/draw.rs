@@ -127,7 +127,7 @@ mod tests {
         (0..n).map(|_| distribution.draw(&mut random).0).collect()
     }
 
-    /// Kills: the mean used as the scale of Pareto or Weibull. The rate used as the mean of the
+    /// Catches: the mean used as the scale of Pareto or Weibull. The rate used as the mean of the
     /// exponential. A lognormal whose logarithm has the mean `ln(mean)`.
     #[test]
     fn means_are_those_asked_for() {
@@ -158,7 +158,7 @@ mod tests {
     /// 0.7, by its gamma functions. `mean / sqrt(3)` for Pareto of shape 3, and `mean / sqrt(15)`
     /// for shape 5.
     ///
-    /// Kills: the deviation used as the parameter of the logarithm; Box-Muller without its factor
+    /// Catches: the deviation used as the parameter of the logarithm; Box-Muller without its factor
     /// 2; an inverted shape.
     #[test]
     fn deviations_are_those_asked_for() {
@@ -179,7 +179,7 @@ mod tests {
 
     /// The median also tests tails of infinite variance: it is `least * 2^(1/shape)`.
     ///
-    /// Kills: a wrong shape near 1.
+    /// Catches: a wrong shape near 1.
     #[test]
     fn medians_of_pareto_are_right_for_any_shape() {
         for shape in [1.05, 1.2, 1.7, 2.2, 2.5, 8.0] {

@@ -339,7 +339,7 @@ mod tests {
         scenario
     }
 
-    /// Kills: a wheel that calls the part that was scheduled last for a time first.
+    /// Catches: a wheel that calls the part that was scheduled last for a time first.
     #[test]
     fn another_agenda_that_keeps_the_order_gives_the_same_run() {
         let scenario = busy();

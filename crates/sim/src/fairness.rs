@@ -79,7 +79,7 @@ mod tests {
         assert!(jain(&[]).is_nan() && jain(&[0.0]).is_nan());
     }
 
-    /// Kills: filling the smallest demands last.
+    /// Catches: filling the smallest demands last.
     #[test]
     fn water_fills_the_small_demands_first() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);

@@ -105,7 +105,7 @@ const fn end(bin: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Kills: a bin too wide by one; a magnitude off by one.
+    /// Catches: a bin too wide by one; a magnitude off by one.
     #[test]
     fn a_time_is_found_again_to_within_a_part_in_32() {
         for nanos in (0..2_000).chain((0..57).map(|n| (77_u64 << n) + 13)).chain([u64::MAX]) {

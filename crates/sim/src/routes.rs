@@ -277,7 +277,7 @@ mod tests {
         Some(path)
     }
 
-    /// Kills: counting delay before links; choosing the last of equal paths; paths through hosts.
+    /// Catches: counting delay before links; choosing the last of equal paths; paths through hosts.
     #[test]
     fn the_fewest_links_then_the_least_delay_then_the_first_given() {
         let links = [
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(path(&network, "a", "c"), None);
     }
 
-    /// Kills: one vertex for a gateway.
+    /// Catches: one vertex for a gateway.
     #[test]
     fn a_gateway_is_crossed_and_packets_do_not_turn_round_in_it() {
         let links = [("a", "1.lan", 1), ("b", "1.lan", 1), ("1.wan", "A", 1), ("A", "c", 1)];

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(times(&kind, 4), [10, 18, 26, 34]);
     }
 
-    /// Kills: a packet at the start of every burst.
+    /// Catches: a packet at the start of every burst.
     #[test]
     fn bursts_send_their_rate_in_the_time_they_are_on() {
         let ms = |n| Distribution::Constant(Duration::from_millis(n));

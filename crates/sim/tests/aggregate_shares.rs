@@ -88,7 +88,7 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     }
 }
 
-/// Kills: indices over the flows of all aggregates; indices without the flows' demands.
+/// Catches: indices over the flows of all aggregates; indices without the flows' demands.
 #[test]
 fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
     let policies = vec![

@@ -198,7 +198,7 @@ const BASE: Case = Case {
 
 /// Without the detection of unresponsive flows, the four honest flows have 6.7 of 16 Mbit/s here.
 ///
-/// Kills: data of unresponsive senders counted in the queue that determines how ACKs of other flows
+/// Catches: data of unresponsive senders counted in the queue that determines how ACKs of other flows
 /// are held.
 #[test]
 fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
@@ -214,7 +214,7 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
 /// If ACKs that depart at their bound counted as grants, the honest flows would have 0.79 of their
 /// share.
 ///
-/// Kills: an ACK that departs at its bound counted as a grant; a flow judged responsive because
+/// Catches: an ACK that departs at its bound counted as a grant; a flow judged responsive because
 /// SACK blocks count twice.
 #[test]
 fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate() {
@@ -227,7 +227,7 @@ fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate()
     }
 }
 
-/// Kills: a flow with a growing window, or with retransmissions, judged unresponsive.
+/// Catches: a flow with a growing window, or with retransmissions, judged unresponsive.
 #[test]
 fn without_aggressors_every_sender_responds() {
     for (way, rtt) in [(Direction::Up, 1), (Direction::Down, 100)] {

@@ -89,7 +89,7 @@ fn check_checksums(frame: &[u8]) {
     assert_eq!(transport.0, transport.1);
 }
 
-/// Kills: a checksum that omits the zeros of the payload.
+/// Catches: a checksum that omits the zeros of the payload.
 #[test]
 fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
     let [there, back] = captured(&busy(), [way("l", "r"), way("r", "l")]);
@@ -113,7 +113,7 @@ fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
 
 /// A link counts the bytes of the frames in a capture, so rates and buffers refer to these frames.
 ///
-/// Kills: a link that counts four bytes less for each packet; timestamps that count ten bytes.
+/// Catches: a link that counts four bytes less for each packet; timestamps that count ten bytes.
 #[test]
 fn a_link_counts_the_bytes_a_capture_shows() {
     let scenario = busy();
@@ -127,7 +127,7 @@ fn a_link_counts_the_bytes_a_capture_shows() {
 
 /// With jitter, packets arrive in the order in which they were sent unless `reorder` is set.
 ///
-/// Kills: an arrival time that depends on the delay of this packet only.
+/// Catches: an arrival time that depends on the delay of this packet only.
 #[test]
 fn a_way_without_leave_to_reorder_keeps_the_order() {
     for reorder in [false, true] {

@@ -40,7 +40,7 @@ fn delays(scenario: &Scenario) -> [f64; 2] {
     ["delay_mean_seconds", "delay_max_seconds"].map(|it| 1e3 * links.real(it)[0])
 }
 
-/// 950 of 1,900 ms pass before the change. Kills: changes that are not made, made at the start, or
+/// 950 of 1,900 ms pass before the change. Catches: changes that are not made, made at the start, or
 /// made in the other direction. Of two changes at the same time, the earlier one made last.
 #[test]
 fn a_link_takes_its_new_delay_from_the_time_of_the_change() {
@@ -56,7 +56,7 @@ fn a_link_takes_its_new_delay_from_the_time_of_the_change() {
     assert!((mean - 20.4).abs() < 0.1 && (longest - 30.4).abs() < 0.3, "{mean} {longest}");
 }
 
-/// From 950 ms on, the link carries half of the offered packets. Kills: a rate that does not
+/// From 950 ms on, the link carries half of the offered packets. Catches: a rate that does not
 /// change. A packet lost or delivered twice when later ones overtake it.
 #[test]
 fn a_rate_may_change_and_packets_may_overtake_each_other() {

@@ -145,7 +145,7 @@ fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> 
     in_order(left)
 }
 
-/// Kills: not calling at the timeout. SACK blocks lost on departure, or timestamps lost on arrival.
+/// Catches: not calling at the timeout. SACK blocks lost on departure, or timestamps lost on arrival.
 /// A network that drains one port only does not terminate.
 #[test]
 fn packets_leave_a_gateway_in_a_network_as_they_leave_one_that_is_driven_directly() {

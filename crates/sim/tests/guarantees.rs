@@ -194,7 +194,7 @@ fn came(results: &Results) -> Vec<Came> {
 /// ns-2 with the authors' code, over 60 s: 3.9 to 4.1 % late packets of class 1, and a loss of 0.97
 /// %. D3/D2 is 2.07 to 2.10, D4/D3 is 1.82 to 1.90, and the total rate 44.9 Mbit/s.
 ///
-/// Kills: rates that ignore the delay bound or the ratios; a victim that ignores loss bounds.
+/// Catches: rates that ignore the delay bound or the ratios; a victim that ignores loss bounds.
 #[test]
 fn four_classes_keep_the_order_of_promises_under_overload() {
     let results = run(&scenario((Search::Ns2, Output::Arrivals), None, 1));
@@ -225,7 +225,7 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     assert_eq!(promises.whole("violations")[2], promises.whole("relaxed")[2]);
 }
 
-/// Kills: theoretical output that grows at arrivals only.
+/// Catches: theoretical output that grows at arrivals only.
 #[test]
 fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
     let results = run(&scenario((Search::Furthest, Output::Continuous), None, 1));
@@ -245,7 +245,7 @@ const HEURISTIC: &str =
 /// JoBS alone has 4 to 5 % late packets in the first class, at most 23 to 30 ms late, and drops 1 %
 /// of them.
 ///
-/// Kills: a marking that does not see the shared buffer. A delay bound that limits no class. A
+/// Catches: a marking that does not see the shared buffer. A delay bound that limits no class. A
 /// backlog limit computed from the momentary rate of the class.
 #[test]
 fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
@@ -260,7 +260,7 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
 /// The setting of `examples/guarantees.toml`. Without the marking, the losses of the four classes
 /// add up to 5 %.
 ///
-/// Kills: a marking with which classes still drop although all senders use ECN.
+/// Catches: a marking with which classes still drop although all senders use ECN.
 #[test]
 fn with_coverage_the_classes_hardly_drop_and_no_packet_is_late() {
     let marked = Some(r#"{"kind":"coverage"}"#);

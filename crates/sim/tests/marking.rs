@@ -139,7 +139,7 @@ fn outcome(seed: u64, marking: Option<&str>) -> Outcome {
     Outcome { counts: counts.map(|((why, d), m)| (why.clone(), *d, *m)).collect(), goodput }
 }
 
-/// Kills: a projection without the further rounds of short round trips. Windows of the opposite
+/// Catches: a projection without the further rounds of short round trips. Windows of the opposite
 /// direction. A flow marked twice in a round. A mark on the newest packet.
 #[test]
 fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
@@ -192,7 +192,7 @@ fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
 /// A filter misses no large flow. A filter with many counters also finds few small flows; one of 3
 /// x 8 counters finds most flows.
 ///
-/// Kills: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next
+/// Catches: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next
 /// interval.
 #[test]
 fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {

@@ -132,7 +132,7 @@ const REFERENCE: Option<&str> = Some("\"reference\"");
 
 /// An aggregate's service counts its tokens and its mean rate, even while its queue is empty.
 ///
-/// Kills: service that ends with the backlog, which would halve windows although the queue is
+/// Catches: service that ends with the backlog, which would halve windows although the queue is
 /// short. Service without the mean rate, or at the rate of the link.
 #[test]
 fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {

@@ -98,7 +98,7 @@ fn last(results: &Results, column: &str) -> u64 {
     *series.whole(column).last().unwrap_or_else(|| panic!("no {column}"))
 }
 
-/// Kills: a dropped packet counted for another traffic, too late, or not at all.
+/// Catches: a dropped packet counted for another traffic, too late, or not at all.
 #[test]
 fn packets_arrive_depart_drop_or_wait() {
     let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
@@ -126,7 +126,7 @@ fn packets_arrive_depart_drop_or_wait() {
     assert!((19_000.0..=20_500.0).contains(&waiting), "{waiting}");
 }
 
-/// Kills: a busy period that restarts at each packet, or never.
+/// Catches: a busy period that restarts at each packet, or never.
 #[test]
 fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
     let packets =
@@ -158,7 +158,7 @@ fn marked_packets_are_those_that_the_queue_marked() {
     assert!(passages.real("delay_max_seconds")[2..].iter().all(|it| it.abs() < f64::EPSILON));
 }
 
-/// Kills: a row for the round that begins; a projection compared with the round in which it was
+/// Catches: a row for the round that begins; a projection compared with the round in which it was
 /// made.
 #[test]
 fn a_round_is_compared_with_its_projection() {

@@ -229,7 +229,7 @@ fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_wit
     assert!(gate.jain > 0.97, "{gate:?}");
 }
 
-/// Kills: windows with the minimum of an unscaled SYN window, with which a hundred senders have 5 s
+/// Catches: windows with the minimum of an unscaled SYN window, with which a hundred senders have 5 s
 /// of data in flight. Senders that the gateway holds back counted as satisfied.
 #[test]
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
@@ -243,7 +243,7 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     }
 }
 
-/// Kills: overdue ACKs of a flow that depart together. The data that they call for waits behind all that passed, for
+/// Catches: overdue ACKs of a flow that depart together. The data that they call for waits behind all that passed, for
 /// a second, and no ACK restarts the timer of its sender meanwhile: 80 timeouts of 100 senders. Less that may pass.
 #[test]
 fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
@@ -262,7 +262,7 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
     }
 }
 
-/// Kills: windows that start at their maximum. Ten senders that begin together would then have
+/// Catches: windows that start at their maximum. Ten senders that begin together would then have
 /// twice as much data in flight as the line and its buffer hold.
 #[test]
 fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
@@ -304,7 +304,7 @@ fn beside_answers(reconnect: bool) -> f64 {
     rate(Some(GATE)) / rate(None)
 }
 
-/// Kills: credit for senders that have sent FIN, with which the link would be idle for a twentieth
+/// Catches: credit for senders that have sent FIN, with which the link would be idle for a twentieth
 /// of the time. Credit for application-limited senders, with which it would be idle for a tenth.
 #[test]
 fn who_will_send_nothing_is_not_waited_for() {
@@ -312,7 +312,7 @@ fn who_will_send_nothing_is_not_waited_for() {
     assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
 
-/// Kills: windows of an equal part of the rate for each active flow, without the part that other
+/// Catches: windows of an equal part of the rate for each active flow, without the part that other
 /// flows leave unused.
 #[test]
 fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
@@ -351,7 +351,7 @@ fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
     u64::try_from(transfers.rows()).unwrap()
 }
 
-/// Kills: parts of the rate for connections that have ended, so that the others send less than the
+/// Catches: parts of the rate for connections that have ended, so that the others send less than the
 /// rate; first windows of two segments, so that short answers take further round trips.
 #[test]
 fn short_connections_are_as_fast_with_paced_acks_as_with_held_ones() {

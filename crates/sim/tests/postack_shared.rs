@@ -182,7 +182,7 @@ fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
     }
 }
 
-/// Kills: outstanding credit counted by each policy separately; windows for the rate of the
+/// Catches: outstanding credit counted by each policy separately; windows for the rate of the
 /// profile.
 #[test]
 fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_and_hardly_queue() {
@@ -195,7 +195,7 @@ fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_a
     }
 }
 
-/// Kills: a target for the common queue that is that of one policy alone. A policy cut down because
+/// Catches: a target for the common queue that is that of one policy alone. A policy cut down because
 /// another one requests much. Credit consumed by data that came without it, so that a standing
 /// queue never drains.
 #[test]

@@ -53,7 +53,7 @@ fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
 /// Nodes, links and traffic in reverse order, and all names changed: the results are equal bit by
 /// bit.
 ///
-/// Kills: a group with the flow numbers, or with the settings, of another group.
+/// Catches: a group with the flow numbers, or with the settings, of another group.
 #[test]
 fn names_and_the_order_in_which_things_are_given_change_no_figure() {
     let scenario = connections();
@@ -99,7 +99,7 @@ fn names_and_the_order_in_which_things_are_given_change_no_figure() {
 /// lost and retransmitted. Files take four times as long. The tolerance is a millionth, because
 /// smoothed round-trip times are whole nanoseconds in both runs.
 ///
-/// Kills: links with a minimum delay of 10 us.
+/// Catches: links with a minimum delay of 10 us.
 #[test]
 fn connections_four_times_as_slow_go_alike() {
     let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));

@@ -12,7 +12,7 @@ use tidegate_sim::scenario::{Distribution, Kind, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Kills: an endless application that writes no more when its data runs out.
+/// Catches: an endless application that writes no more when its data runs out.
 #[test]
 fn a_greedy_connection_fills_the_link_under_every_profile() {
     for profile in [Profile::Ns2, Profile::Rfc, Profile::Linux] {
@@ -26,7 +26,7 @@ fn a_greedy_connection_fills_the_link_under_every_profile() {
     }
 }
 
-/// Kills: goodput counted at the sending side.
+/// Catches: goodput counted at the sending side.
 #[test]
 fn files_arrive_whole_and_take_as_long_as_they_must() {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(500_000)) });
@@ -41,7 +41,7 @@ fn files_arrive_whole_and_take_as_long_as_they_must() {
     assert!(took.iter().all(|took| (0.2..1.0).contains(took)), "{took:?}");
 }
 
-/// Kills: a pause counted from the write; a new connection for every burst although they share one.
+/// Catches: a pause counted from the write; a new connection for every burst although they share one.
 #[test]
 fn bursts_wait_for_their_acknowledgements_and_then_pause() {
     for reconnect in [false, true] {
@@ -66,7 +66,7 @@ fn bursts_wait_for_their_acknowledgements_and_then_pause() {
     }
 }
 
-/// Kills: a client without think time.
+/// Catches: a client without think time.
 #[test]
 fn web_clients_ask_think_and_ask_again() {
     let kind = Kind::Web {
@@ -87,7 +87,7 @@ fn web_clients_ask_think_and_ask_again() {
     assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0]);
 }
 
-/// Kills: a file that waits for the previous one.
+/// Catches: a file that waits for the previous one.
 #[test]
 fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     let kind = Kind::Arrivals { every: MS * 10, size: Distribution::Constant(Bytes(5_000)) };
@@ -100,7 +100,7 @@ fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     assert!((3_600..4_000).contains(&transfers.rows()), "{}", transfers.rows());
 }
 
-/// Kills: only the first of two writes at the same time being made.
+/// Catches: only the first of two writes at the same time being made.
 #[test]
 fn a_trace_is_written_when_it_says() {
     let writes = vec![(MS * 10, Bytes(4_000)), (MS * 500, Bytes(9_000)), (MS * 500, Bytes(1))];
@@ -114,7 +114,7 @@ fn a_trace_is_written_when_it_says() {
 
 /// A stop ends an endless transfer, and all data already written still arrives.
 ///
-/// Kills: a stop that is ignored.
+/// Catches: a stop that is ignored.
 #[test]
 fn a_greedy_connection_that_is_stopped_ends() {
     let mut scenario = dumbbell(1, Kind::Greedy);
@@ -128,7 +128,7 @@ fn a_greedy_connection_that_is_stopped_ends() {
     assert!((4_500_000..6_500_000).contains(&goodput), "{goodput}");
 }
 
-/// Kills: flows that use the same seed in every run.
+/// Catches: flows that use the same seed in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(4, Kind::Greedy);
@@ -138,7 +138,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Kills: failures that are not reported, for example if nobody answers a SYN.
+/// Catches: failures that are not reported, for example if nobody answers a SYN.
 #[test]
 fn a_client_that_gets_no_answer_fails_and_tries_again() {
     let mut scenario = dumbbell(

@@ -340,7 +340,7 @@ fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usi
 
 /// Prints the errors of both trackers for each kind of sender.
 ///
-/// Kills: rounds that end with the ACK at the gateway, without its delay to the sender. A window
+/// Catches: rounds that end with the ACK at the gateway, without its delay to the sender. A window
 /// without the bytes of the last round. RTT samples of retransmissions. Rounds separated by gaps.
 #[test]
 fn two_way_knows_window_rtt_and_rounds_of_new_reno_and_cubic() {

@@ -199,7 +199,7 @@ fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
 /// The first profile is below its users' share of the trunk, the second above the whole rate of the
 /// trunk.
 ///
-/// Kills: weights or hosts that are ignored with a trunk. Packets that bypass their policy. Flow
+/// Catches: weights or hosts that are ignored with a trunk. Packets that bypass their policy. Flow
 /// queues of the tunnel queue indexed by members of policies, whose numbers repeat in each policy.
 #[test]
 fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_others_flow_by_flow() {
@@ -230,7 +230,7 @@ fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_othe
     }
 }
 
-/// Kills: flow queues of the tunnel queue for members of policies, or for whole policies.
+/// Catches: flow queues of the tunnel queue for members of policies, or for whole policies.
 #[test]
 fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow() {
     let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
@@ -252,7 +252,7 @@ fn class(name: &str, guarantee: u64, ceiling: u64) -> Class {
 /// Traffic beside the trunk is in the other class. Management packets count in the class of the
 /// trunk, because their losses and marks notify the trunk.
 ///
-/// Kills: management packets in the default class; management packets that do not count in their
+/// Catches: management packets in the default class; management packets that do not count in their
 /// class.
 #[test]
 fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_loses_no_user_packet()
@@ -282,7 +282,7 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
 /// gives a flow no larger share of the trunk. A class with a low ceiling needs a policy with a low
 /// profile, or else it blocks the trunk.
 ///
-/// Kills: management packets always in the class of the first user packet, or in no class.
+/// Catches: management packets always in the class of the first user packet, or in no class.
 #[test]
 fn classes_of_one_trunk_have_what_its_tunnel_queue_lets_go_to_each_and_the_link_is_full() {
     let pass = |port, class| of(class, policy(to_ports(port, port), Action::Pass));

@@ -31,7 +31,7 @@ fn poisson(load: u64, duration: Duration) -> Scenario {
 /// In an M/D/1 queue, rho^2 / (2 (1 - rho)) packets wait on average. The mean wait is this number
 /// divided by the arrival rate.
 ///
-/// Kills: a mean over events instead of time; the packet in transmission counted as waiting.
+/// Catches: a mean over events instead of time; the packet in transmission counted as waiting.
 #[test]
 fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     for load in [30_u64, 60, 80] {
@@ -48,7 +48,7 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     }
 }
 
-/// Kills: a lane that is not scheduled although packets remain.
+/// Catches: a lane that is not scheduled although packets remain.
 #[test]
 fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
     let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
@@ -68,7 +68,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     assert_eq!(drops.whole("dropped_packets")[0], links.whole("dropped_packets")[0]);
 }
 
-/// Kills: flows that use the same seed in every run.
+/// Catches: flows that use the same seed in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(5, bursts());
@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Kills: random streams numbered by position.
+/// Catches: random streams numbered by position.
 #[test]
 fn one_source_more_changes_nothing_about_what_the_others_send() {
     let scenario = dumbbell(5, bursts());
@@ -97,7 +97,7 @@ fn one_source_more_changes_nothing_about_what_the_others_send() {
 /// With a third of the rates and three times all delays and durations, the run is the same in slow
 /// motion.
 ///
-/// Kills: rounding the transmission time of each packet separately.
+/// Catches: rounding the transmission time of each packet separately.
 #[test]
 fn the_same_run_three_times_as_slow_goes_alike() {
     let scaled = |k: u32| {

@@ -306,35 +306,40 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
-    /// The present state.
+    /// The present state. The report of the data plane is of the stated generation, or of a later one.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
+        // Read before the data plane: a change may come into force in between.
+        let (installed, generation, deadline) = {
+            let state = self.state.lock().await;
+            let deadline = state.pending.as_ref().map(|pending| pending.deadline);
+            (state.installed.clone(), state.generation, deadline)
+        };
         let seen = self.plane.look().await?;
         let trunks = self.trunks().await?.trunks;
         let mismatches = trunk_report::mismatches(&trunks);
         let unresponsive: Vec<_> =
             seen.report.unresponsive.iter().map(report::unresponsive).collect();
         let frames = port_alarms::of(&seen, self.plane.ports());
-        let installed = self.installed().await;
+        let file = installed.documents.file.display().to_string();
         let whole = aside(move || {
             let status = report::status(&seen);
             let idle_policies = report::idle(&installed.config.policies, &status.aggregates);
             Status { idle_policies, ..status }
         });
         let whole = whole.await?;
-        let state = self.state.lock().await;
+        let alarms = self.alarms(&*self.state.lock().await).into_iter();
+        let alarms = alarms.chain(frames).chain(unresponsive).chain(mismatches).collect();
         let now = Instant::now();
-        let alarms = self.alarms(&state).into_iter().chain(frames).chain(unresponsive);
-        let alarms = alarms.chain(mismatches).collect();
-        let left = |pending: &Pending| millis(pending.deadline.saturating_duration_since(now));
+        let left = |deadline: Instant| millis(deadline.saturating_duration_since(now));
         Ok(Status {
-            file: state.installed.documents.file.display().to_string(),
+            file,
             started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
             // The generation that belongs to `file`, also while the next configuration is being
             // installed.
-            generation: state.generation,
-            unconfirmed_ms: state.pending.as_ref().map(left),
+            generation,
+            unconfirmed_ms: deadline.map(left),
             alarms,
             ..whole
         })

@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: files in another order; a file included twice; a folder with wildcards in its own name.
+    /// Catches: files in another order; a file included twice; a folder with wildcards in its own name.
     #[test]
     fn included_files_are_part_of_the_set() {
         let folder = env::temp_dir().join(format!("tidegate-include-[{}]", std::process::id()));

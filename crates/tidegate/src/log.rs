@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Kills: an uncounted loss; an alarm that never ends; a report that repeats old losses.
+    /// Catches: an uncounted loss; an alarm that never ends; a report that repeats old losses.
     #[test]
     fn lines_lost_to_a_full_disk_are_counted_and_reported_when_it_has_room_again() {
         let disk = Disk::default();
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Kills: a log that blocks while its queue is full.
+    /// Catches: a log that blocks while its queue is full.
     #[test]
     fn a_blocked_pipe_does_not_block_the_caller() {
         let (keep, pipe) = mpsc::channel();

@@ -152,7 +152,7 @@ mod tests {
         Staged::beside(path, text)?.put()
     }
 
-    /// Kills: replacing a link in place of its file; a changed mode; a file left by a text that is
+    /// Catches: replacing a link in place of its file; a changed mode; a file left by a text that is
     /// only staged.
     #[test]
     fn a_file_keeps_its_links_and_its_mode() {
@@ -176,7 +176,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Kills: two attempts with one name, so that the late end of the first removes the text of the second.
+    /// Catches: two attempts with one name, so that the late end of the first removes the text of the second.
     #[test]
     fn a_late_attempt_leaves_the_text_of_the_next_one_alone() {
         let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));
@@ -192,7 +192,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Kills: a staged file of a killed process that stays for ever; the removal of a file of a live process, or of
+    /// Catches: a staged file of a killed process that stays for ever; the removal of a file of a live process, or of
     /// an operator.
     #[test]
     fn texts_of_dead_processes_are_removed() {

@@ -208,7 +208,7 @@ fn without_a_gateway_the_live_commands_say_how_to_start_one() {
     }
 }
 
-/// Kills: a canonical text that needs a gateway, or that is not canonical itself.
+/// Catches: a canonical text that needs a gateway, or that is not canonical itself.
 #[test]
 fn plan_prints_the_canonical_text_without_a_gateway() {
     let folder = Folder::new("canonical");
@@ -272,7 +272,7 @@ fn listed(command: &[&str], title: &str) -> Vec<String> {
     names.filter(|it| !usual.contains(it)).map(str::to_owned).collect()
 }
 
-/// Kills: a command or an option that the manual forgets.
+/// Catches: a command or an option that the manual forgets.
 #[test]
 fn the_manual_lists_every_command_and_option() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/commands.md");
@@ -312,7 +312,7 @@ fn a_wrong_command_line_ends_with_2() {
     assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
 }
 
-/// Kills: a message by `eprintln!`, which panics; a log failure reported on stderr by a macro.
+/// Catches: a message by `eprintln!`, which panics; a log failure reported on stderr by a macro.
 #[test]
 fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
     let folder = Folder::new("full");
@@ -479,7 +479,7 @@ fn what_is_simulated_can_be_built_unless_it_has_links() {
     assert!(stderr(&output).contains("TG0043"), "{output:?}");
 }
 
-/// Kills: a default queue with a flow limit of 256 KiB at any rate.
+/// Catches: a default queue with a flow limit of 256 KiB at any rate.
 #[test]
 fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
     // Each group's longest path delay without queues, in milliseconds.

@@ -277,7 +277,7 @@ fn inside(space: &Path) -> Vec<String> {
 
 /// Without root its namespaces have no names outside. They end with the last process.
 ///
-/// Kills: processes of the lab that are not bound to the demonstration.
+/// Catches: processes of the lab that are not bound to the demonstration.
 #[test]
 fn killed_without_root_it_leaves_nothing_behind() {
     if !is_root() {
@@ -301,7 +301,7 @@ fn killed_without_root_it_leaves_nothing_behind() {
     assert!(!mounts.lines().any(|line| line.starts_with("tidegate ")), "{mounts}");
 }
 
-/// Kills: processes of the lab that are not bound to the demonstration.
+/// Catches: processes of the lab that are not bound to the demonstration.
 #[test]
 fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
     if !is_root() {

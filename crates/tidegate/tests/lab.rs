@@ -133,7 +133,7 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     }
 }
 
-/// Kills: interfaces whose frames several processors receive, which then overtake each other.
+/// Catches: interfaces whose frames several processors receive, which then overtake each other.
 #[test]
 fn one_processor_receives_the_frames_of_an_interface() {
     if !is_root() {

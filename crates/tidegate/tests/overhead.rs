@@ -86,7 +86,7 @@ fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     }
 }
 
-/// Kills: PPPoE counted although the number contains it; a VLAN tag left out; a minimum of the frame.
+/// Catches: PPPoE counted although the number contains it; a VLAN tag left out; a minimum of the frame.
 #[test]
 fn a_link_carries_what_its_kind_says_whatever_headers_the_frame_has() {
     for (name, per_packet, min, atm, contains) in KINDS {

@@ -233,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a flag that is not written; ports of the other byte order; addresses swapped.
+        /// Catches: a flag that is not written; ports of the other byte order; addresses swapped.
         #[test]
         fn a_header_is_read_as_it_was_written((destination, client) in addresses()) {
             let header = Header { destination, client };
@@ -247,7 +247,7 @@ mod tests {
             }
         }
 
-        /// Kills: unknown flags that are ignored; another version taken; bytes after the header; a
+        /// Catches: unknown flags that are ignored; another version taken; bytes after the header; a
         /// port of zero.
         #[test]
         fn what_is_accepted_is_what_would_be_written(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: the header length of the other IP version. A checksum not updated, or updated as
+        /// Catches: the header length of the other IP version. A checksum not updated, or updated as
         /// if the option began at an even byte. A larger MSS than before. A packet without SYN
         /// changed.
         #[test]

@@ -181,7 +181,7 @@ mod tests {
         frame
     }
 
-    /// Kills: a quotation that is too long or damaged. Source and destination exchanged. An MTU of
+    /// Catches: a quotation that is too long or damaged. Source and destination exchanged. An MTU of
     /// the wrong width. A checksum without the pseudo header.
     #[test]
     fn what_one_end_says_the_other_understands() {
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Kills: errors in response to errors, or to fragments without ports.
+    /// Catches: errors in response to errors, or to fragments without ports.
     #[test]
     fn of_errors_of_later_fragments_and_of_nobody_nothing_is_told() {
         let here = "10.0.0.9".parse().unwrap();

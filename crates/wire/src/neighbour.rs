@@ -325,7 +325,7 @@ mod tests {
         Time::from_secs(seconds)
     }
 
-    /// Kills: sender and target exchanged. A wrong ICMPv6 checksum. An answer without the option.
+    /// Catches: sender and target exchanged. A wrong ICMPv6 checksum. An answer without the option.
     #[test]
     fn two_of_them_find_each_other() {
         for v6 in [false, true] {
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Kills: a hop limit that is not checked, so that hosts beyond a router can spoof neighbour
+    /// Catches: a hop limit that is not checked, so that hosts beyond a router can spoof neighbour
     /// discovery.
     #[test]
     fn what_is_damaged_or_from_afar_is_not_heard() {

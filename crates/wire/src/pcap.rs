@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Kills: a writer that takes a partial write for a complete one, that writes bytes twice, or
+    /// Catches: a writer that takes a partial write for a complete one, that writes bytes twice, or
     /// that loses the last batch.
     #[test]
     fn all_frames_come_whole_and_in_order_however_little_is_taken_at_once() {

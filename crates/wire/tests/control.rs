@@ -169,7 +169,7 @@ fn describe_of(frame: &Frame, hop_limit: Option<u8>) -> Packet {
     packet
 }
 
-/// Kills: any one condition left out.
+/// Catches: any one condition left out.
 #[test]
 fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     let tag = |tpid| Link::Vlan(VlanTag { tpid, tci: 7 });
@@ -188,7 +188,7 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     }
 }
 
-/// Kills: the IP address used instead of the station's MAC address; only the MAC address used for
+/// Catches: the IP address used instead of the station's MAC address; only the MAC address used for
 /// forwarded packets.
 #[test]
 fn a_source_is_a_station_or_a_host_behind_a_router() {

@@ -91,7 +91,7 @@ fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     cases
 }
 
-/// Kills: one header whose length or checksum is not updated. An inner IPv6 length or the outer
+/// Catches: one header whose length or checksum is not updated. An inner IPv6 length or the outer
 /// pseudo header missing from the change of an outer checksum.
 #[test]
 fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
@@ -105,7 +105,7 @@ fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     }
 }
 
-/// Kills: a trailer left in an outer checksum. A trailer after an odd number of bytes summed as if
+/// Catches: a trailer left in an outer checksum. A trailer after an odd number of bytes summed as if
 /// after an even number. A trailer subtracted twice, or from a checksum that did not include it.
 #[test]
 fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
@@ -130,7 +130,7 @@ fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
     }
 }
 
-/// Kills: a length of IEEE 802.3 that still counts the data.
+/// Catches: a length of IEEE 802.3 that still counts the data.
 #[test]
 fn the_length_of_an_ieee_802_3_frame_follows() {
     for (tags, tunnels) in [(0, vec![]), (1, vec![]), (2, vec![]), (1, vec![(Kind::Vxlan, false)])]
@@ -151,7 +151,7 @@ fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 7].repeat(tags), &length, &llc, &frame[ip..]].concat()
 }
 
-/// Kills: bytes written before all conditions for a cut are checked.
+/// Catches: bytes written before all conditions for a cut are checked.
 #[test]
 fn where_no_ack_can_be_cut_nothing_changes() {
     let data = [1; 99];
@@ -170,7 +170,7 @@ fn where_no_ack_can_be_cut_nothing_changes() {
     }
 }
 
-/// Kills: an unfinished inner checksum included in the outer one.
+/// Catches: an unfinished inner checksum included in the outer one.
 #[test]
 fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {
     let payload: Vec<u8> = (0..113).collect();
@@ -186,7 +186,7 @@ fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_neverthele
     }
 }
 
-/// Kills: a checksum of zero, which means no checksum, given a value.
+/// Catches: a checksum of zero, which means no checksum, given a value.
 #[test]
 fn an_outer_datagram_without_checksum_keeps_none() {
     let clear = |mut frame: Vec<u8>| {
@@ -209,7 +209,7 @@ fn an_outer_datagram_without_checksum_keeps_none() {
     }
 }
 
-/// Kills: an ACK cut in a tunnel with sequence numbers, or in one whose lengths are not corrected.
+/// Catches: an ACK cut in a tunnel with sequence numbers, or in one whose lengths are not corrected.
 #[test]
 fn no_ack_is_cut_in_other_tunnels() {
     for kind in [Kind::GreNumber, Kind::GtpU] {

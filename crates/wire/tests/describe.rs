@@ -106,7 +106,7 @@ fn link_len(frame: &Frame) -> usize {
 }
 
 proptest! {
-    /// Kills: padding counted as payload. The innermost VLAN instead of the outermost. Extension
+    /// Catches: padding counted as payload. The innermost VLAN instead of the outermost. Extension
     /// headers in units of 4 bytes. SACK blocks in reverse order, or with exchanged edges.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(packet.vlan, { vlans }.next().unwrap_or(NO_VLAN));
     }
 
-    /// Kills: the IPv4 header read by index instead of `get`.
+    /// Catches: the IPv4 header read by index instead of `get`.
     #[test]
     fn whatever_arrives_is_described_within_its_bounds(
         frame in frames(),
@@ -243,7 +243,7 @@ fn behind_an_authentication_header_there_are_ports_but_nothing_to_rewrite() {
     assert_eq!((packet.key.src.port, packet.tcp.is_none(), oddity), (1000, true, None));
 }
 
-/// Kills: a limit on the number of extension headers, which would hide the ports.
+/// Catches: a limit on the number of extension headers, which would hide the ports.
 #[test]
 fn a_long_chain_of_extension_headers_hides_nothing() {
     for count in [8, 9, 100] {
@@ -254,7 +254,7 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Kills: IPv4's authentication header not parsed. TCP behind it rewritten. A length from the end.
+/// Catches: IPv4's authentication header not parsed. TCP behind it rewritten. A length from the end.
 #[test]
 fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
@@ -283,7 +283,7 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
 const V4: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))];
 
-/// Kills: an IPv6 packet with an IPv4-mapped address taken for IPv4; a checksum over other addresses.
+/// Catches: an IPv6 packet with an IPv4-mapped address taken for IPv4; a checksum over other addresses.
 #[test]
 fn an_ipv4_mapped_address_in_ipv6_is_no_ipv4_address() {
     let mapped = tcp("[::ffff:10.0.0.1]:1000", "[fd00::2]:80");
@@ -304,7 +304,7 @@ fn behind(link: &[u8], ip: &[u8]) -> Vec<u8> {
     [&Frame::opaque(0, vec![]).bytes()[..12], link, ip].concat()
 }
 
-/// Kills: a protocol field of one byte read as two; SNAP not read; another organisation's SNAP read as IP; the
+/// Catches: a protocol field of one byte read as two; SNAP not read; another organisation's SNAP read as IP; the
 /// ethertype of the other version.
 #[test]
 fn ip_behind_short_ppp_and_behind_snap_is_read() {
@@ -327,7 +327,7 @@ fn ip_behind_short_ppp_and_behind_snap_is_read() {
     }
 }
 
-/// Kills: a padded IPv6 packet behind a label mistaken for a pseudowire, or a pseudowire for IPv6.
+/// Catches: a padded IPv6 packet behind a label mistaken for a pseudowire, or a pseudowire for IPv6.
 #[test]
 fn a_padded_ipv6_packet_behind_a_label_is_read() {
     let label = [0x88, 0x47, 0, 1, 1, 64];
@@ -347,7 +347,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
     }
 }
 
-/// Kills: addresses ignored because a length in the header is inconsistent.
+/// Catches: addresses ignored because a length in the header is inconsistent.
 #[test]
 fn headers_that_contradict_their_lengths_still_have_addresses() {
     // Each case: a frame, the offset and value of the changed byte, and the expected oddity.
@@ -376,7 +376,7 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
     }
 }
 
-/// Kills: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, classified as not IP.
+/// Catches: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, classified as not IP.
 #[test]
 fn a_packet_of_protocol_zero_is_an_ip_packet() {
     let zero = Frame::ip(V4[0], V4[1], Transport::Other(0));
@@ -391,7 +391,7 @@ fn a_packet_of_protocol_zero_is_an_ip_packet() {
     assert!(described(&Frame::opaque(0x0806, vec![0; 46]).bytes()).0.key.is_opaque());
 }
 
-/// Kills: a PPPoE session with a length beyond its frame not parsed; its oddity not counted.
+/// Catches: a PPPoE session with a length beyond its frame not parsed; its oddity not counted.
 #[test]
 fn a_session_longer_than_its_frame_still_has_addresses() {
     let mut frame = ipv4();
@@ -455,7 +455,7 @@ fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
     }
 }
 
-/// Kills: parsing that ends at an option with a wrong length, or that uses this option. A segment
+/// Catches: parsing that ends at an option with a wrong length, or that uses this option. A segment
 /// with such an option classified as bare.
 #[test]
 fn an_option_of_wrong_length_is_skipped_by_its_length() {
@@ -493,7 +493,7 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
 }
 
-/// Kills: an unknown option ignored; MPTCP hidden by another option in the same segment.
+/// Catches: an unknown option ignored; MPTCP hidden by another option in the same segment.
 #[test]
 fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -515,7 +515,7 @@ fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     }
 }
 
-/// Kills: a parser that reads only the lower eight control bits.
+/// Catches: a parser that reads only the lower eight control bits.
 #[test]
 fn ae_and_reserved_bits_are_read_and_a_segment_with_them_is_not_bare() {
     for high_flags in 0..16 {
@@ -565,7 +565,7 @@ fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     }
 }
 
-/// Kills: a tag without a VLAN read as VLAN 0; the tag behind it not read.
+/// Catches: a tag without a VLAN read as VLAN 0; the tag behind it not read.
 #[test]
 fn a_priority_tag_is_no_vlan() {
     let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });

@@ -40,7 +40,7 @@ fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
     frame
 }
 
-/// Kills: missing ports. Ports of a later fragment read from its data. A descriptor of a fragment
+/// Catches: missing ports. Ports of a later fragment read from its data. A descriptor of a fragment
 /// with `tcp`, `transport_offset` or a UDP checksum. An identification read from the flags.
 #[test]
 fn a_first_fragment_has_its_ports_and_nothing_else() {
@@ -63,7 +63,7 @@ fn a_first_fragment_has_its_ports_and_nothing_else() {
 /// A first fragment must contain the TCP header up to its flags, or the whole UDP header (RFC 1858,
 /// section 3.1).
 ///
-/// Kills: 8 bytes of TCP taken for enough; padding of the frame taken for a header.
+/// Catches: 8 bytes of TCP taken for enough; padding of the frame taken for a header.
 #[test]
 fn a_first_fragment_without_its_ports_is_tiny() {
     let (src, dst) = ends()[0];
@@ -79,7 +79,7 @@ fn a_first_fragment_without_its_ports_is_tiny() {
     }
 }
 
-/// Kills: the extension header taken for the protocol. The ports read from the extension header. A
+/// Catches: the extension header taken for the protocol. The ports read from the extension header. A
 /// chain that continues in a later fragment taken for a complete one.
 #[test]
 fn extension_headers_in_a_first_fragment_hide_no_ports() {
@@ -109,7 +109,7 @@ fn authentication(next: u8) -> Vec<u8> {
     [&[next, 4][..], &[0; 22]].concat()
 }
 
-/// Kills: IPv4's authentication header taken for the protocol of a first fragment. Only one of two
+/// Catches: IPv4's authentication header taken for the protocol of a first fragment. Only one of two
 /// headers passed. The fragment mark missing, so that later fragments do not find the first one. A
 /// header passed although it is cut short.
 #[test]
@@ -138,7 +138,7 @@ fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
     }
 }
 
-/// Kills: identifiers of echoes left out, or read from other ICMP messages.
+/// Catches: identifiers of echoes left out, or read from other ICMP messages.
 #[test]
 fn the_first_fragment_of_an_echo_has_its_identifier() {
     for (host, peer) in [("10.0.0.1", "10.9.0.1"), ("fd00::1", "fd00::2")] {
@@ -171,7 +171,7 @@ fn police() -> Gateway {
 
 /// 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
 ///
-/// Kills: missing ports of first fragments; later fragments that do not look up the first.
+/// Catches: missing ports of first fragments; later fragments that do not look up the first.
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
     for (src, dst) in ends() {

@@ -130,7 +130,7 @@ fn is_bare(said: &Said) -> bool {
     said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
 }
 
-/// Kills: AccECN ACKs kept as records; counters of another ACK; merged ACKs with a counter of zero.
+/// Catches: AccECN ACKs kept as records; counters of another ACK; merged ACKs with a counter of zero.
 #[test]
 fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
     everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
@@ -141,7 +141,7 @@ fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
     }
 }
 
-/// Kills: an ACK cut from data of AccECN; data with a lower number than its counters are for.
+/// Catches: an ACK cut from data of AccECN; data with a lower number than its counters are for.
 #[test]
 fn counters_of_accecn_arrive_with_data_both_ways() {
     let ecn = EcnScript::Accurate;
@@ -149,7 +149,7 @@ fn counters_of_accecn_arrive_with_data_both_ways() {
     everywhere(Script { ecn, both_ways: true, loss: 97, sack: true, ..script() }, as_it_was);
 }
 
-/// Kills: ACKs with AE or CWR kept as records in a flow without an observed SYN.
+/// Catches: ACKs with AE or CWR kept as records in a flow without an observed SYN.
 #[test]
 fn counters_arrive_where_no_syn_spoke_of_accecn() {
     let ecn = EcnScript::Unsaid;
@@ -157,7 +157,7 @@ fn counters_arrive_where_no_syn_spoke_of_accecn() {
     everywhere(Script { ecn, loss: 97, sack: true, ..script() }, with_its_number);
 }
 
-/// Kills: an ECN echo lost with an ACK kept as a record; an echo moved to another number.
+/// Catches: an ECN echo lost with an ACK kept as a record; an echo moved to another number.
 #[test]
 fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
     let ecn = EcnScript::Classic;
@@ -165,14 +165,14 @@ fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
     everywhere(Script { ecn, both_ways: true, ..script() }, with_its_number);
 }
 
-/// Kills: DSS options that move to another ACK, or vanish with it.
+/// Catches: DSS options that move to another ACK, or vanish with it.
 #[test]
 fn options_of_mptcp_arrive_with_the_ack_that_states_them() {
     everywhere(Script { mptcp: true, ..script() }, as_it_was);
     everywhere(Script { mptcp: true, both_ways: true, loss: 97, ..script() }, as_it_was);
 }
 
-/// Kills: an unknown option moved to another ACK; an unknown option lost.
+/// Catches: an unknown option moved to another ACK; an unknown option lost.
 #[test]
 fn unknown_options_arrive_with_the_ack_that_states_them() {
     for kind in [172, 174, 254] {
@@ -185,7 +185,7 @@ fn unknown_options_arrive_with_the_ack_that_states_them() {
     everywhere(Script { option: Some(254), timestamps: false, ..script() }, with_its_number);
 }
 
-/// Kills: steps of a stretch ACK, or duplicates, that echo the timestamp of a newer ACK.
+/// Catches: steps of a stretch ACK, or duplicates, that echo the timestamp of a newer ACK.
 #[test]
 fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
     everywhere(Script { stretch: 8, ..script() }, with_its_number);
@@ -194,7 +194,7 @@ fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
     everywhere(Script { loss: 53, timestamps: false, ..script() }, with_its_number);
 }
 
-/// Kills: SACK blocks on data with a lower acknowledgement number; blocks of another ACK.
+/// Catches: SACK blocks on data with a lower acknowledgement number; blocks of another ACK.
 #[test]
 fn selective_acks_arrive_with_their_number() {
     everywhere(Script { sack: true, loss: 53, ..script() }, with_its_number);

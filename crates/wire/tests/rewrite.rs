@@ -53,7 +53,7 @@ fn words() -> impl Strategy<Value = u16> {
     prop_oneof![any::<u16>(), prop::sample::select(vec![0, 1, 0x8000, 0xfffe, 0xffff])]
 }
 
-/// Kills: a rewrite of a TCP header without a check for digests.
+/// Catches: a rewrite of a TCP header without a check for digests.
 #[test]
 fn nothing_is_written_into_a_header_with_a_digest() {
     let mut frame = Frame::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
@@ -72,7 +72,7 @@ fn nothing_is_written_into_a_header_with_a_digest() {
 }
 
 proptest! {
-    /// Kills: `update` with `new` and `old` exchanged, or with one carry too few. DSCP shifted by
+    /// Catches: `update` with `new` and `old` exchanged, or with one carry too few. DSCP shifted by
     /// one. ECN bits lost. The second half of the ACK number written without a checksum update.
     /// Sequence numbers or control bits not written. Timestamps or a segment size at an odd byte
     /// summed as if at an even one.
@@ -115,7 +115,7 @@ proptest! {
         prop_assert_eq!(sums(&bytes, &after), sums_before);
     }
 
-    /// Kills: an update although old and new are equal (it turns a checksum of 0xffff into zero).
+    /// Catches: an update although old and new are equal (it turns a checksum of 0xffff into zero).
     #[test]
     fn rewriting_what_is_there_changes_no_byte(frame in frames()) {
         let mut bytes = frame.bytes();
@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(bytes, before);
     }
 
-    /// Kills: the payload still in the checksum. The old length in the pseudo header or in PPPoE.
+    /// Catches: the payload still in the checksum. The old length in the pseudo header or in PPPoE.
     /// IPv4's total length changed without its checksum. IPv6's length counted with its header.
     /// Payload left where the frame had padding. PPP's protocol field of one byte counted as two.
     #[test]
@@ -170,7 +170,7 @@ proptest! {
         }
     }
 
-    /// Kills: a partial checksum taken for a finished one.
+    /// Catches: a partial checksum taken for a finished one.
     #[test]
     fn an_ack_cut_from_a_super_packet_is_left_to_the_same_nic(frame in frames()) {
         let mut bytes = frame.bytes();
@@ -186,7 +186,7 @@ proptest! {
         prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
     }
 
-    /// Kills: window or ACK number added to a partial checksum. The pseudo header's length counted
+    /// Catches: window or ACK number added to a partial checksum. The pseudo header's length counted
     /// with padding. UDP's zero not replaced by 0xffff (by its unit test).
     #[test]
     fn a_partial_checksum_is_completed_to_the_right_one_even_after_rewriting(

@@ -58,7 +58,7 @@ fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
 }
 
 proptest! {
-    /// Kills: SACK blocks read from the second byte; SACK-permitted without its length; the window
+    /// Catches: SACK blocks read from the second byte; SACK-permitted without its length; the window
     /// scale without its padding; a missing ECN field.
     #[test]
     fn a_segment_is_read_as_it_was_written((segment, payload) in segments(), v6 in any::<bool>()) {

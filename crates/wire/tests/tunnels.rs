@@ -48,7 +48,7 @@ fn vxlan(vni: u8, inner: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0, 0, 0, vni, 0], inner].concat()
 }
 
-/// Kills: marks and codepoints read from the inner header. Key, segment or offset taken from the
+/// Catches: marks and codepoints read from the inner header. Key, segment or offset taken from the
 /// outer header. The outer key not kept.
 #[test]
 fn addresses_are_those_inside_and_marks_those_outside() {
@@ -79,7 +79,7 @@ fn addresses_are_those_inside_and_marks_those_outside() {
     }
 }
 
-/// Kills: the tag inside a tunnel left out, or taken for the tag of the outer frame.
+/// Catches: the tag inside a tunnel left out, or taken for the tag of the outer frame.
 #[test]
 fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
     let mut inside = inner();
@@ -93,7 +93,7 @@ fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
 /// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is
 /// ECN-capable.
 ///
-/// Kills: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
+/// Catches: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
 #[test]
 fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
     for (codepoint, marked) in [(Ecn::NotEct, false), (Ecn::Ect0, true), (Ecn::Ect1, true)] {
@@ -111,7 +111,7 @@ fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
     }
 }
 
-/// Kills: three tunnels read; only one read; the innermost of three described.
+/// Catches: three tunnels read; only one read; the innermost of three described.
 #[test]
 fn two_tunnels_are_read_and_a_third_is_payload() {
     let ends = |n: u8| (([192, 0, 2, n], 40_000).into(), ([198, 51, 100, n], 4789).into());
@@ -130,7 +130,7 @@ fn two_tunnels_are_read_and_a_third_is_payload() {
     }
 }
 
-/// Kills: an outer fragment parsed further; a packet with only the port of a tunnel described
+/// Catches: an outer fragment parsed further; a packet with only the port of a tunnel described
 /// differently than before.
 #[test]
 fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
@@ -150,7 +150,7 @@ fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     assert_eq!(format!("{packet:?}"), format!("{plain:?}"));
 }
 
-/// Kills: the end of a shorter inner packet taken from the frame; a pseudowire not read.
+/// Catches: the end of a shorter inner packet taken from the frame; a pseudowire not read.
 #[test]
 fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     let mut frame = inner();
@@ -165,7 +165,7 @@ fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     assert_eq!((outer.tunnels()[0].kind, outer.may_edit()), (TunnelKind::Pseudowire, false));
 }
 
-/// Kills: TCP behind an authentication header rewritten because it is in a tunnel.
+/// Catches: TCP behind an authentication header rewritten because it is in a tunnel.
 #[test]
 fn a_tunnel_behind_an_authentication_header_is_not_looked_into() {
     let mut frame = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), true);

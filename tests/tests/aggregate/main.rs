@@ -126,7 +126,7 @@ fn stop(gateway: Process) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Kills: bytes lost or mixed up between streams. Connections that bypass the gateway. Rules that
+/// Catches: bytes lost or mixed up between streams. Connections that bypass the gateway. Rules that
 /// remain, or exist twice.
 #[test]
 fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
@@ -183,7 +183,7 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
     });
 }
 
-/// Kills: the gateway's source address used always. A missing route for replies. A rate adjuster
+/// Catches: the gateway's source address used always. A missing route for replies. A rate adjuster
 /// that is never called, or whose weight does not reach the aggregate connection.
 #[test]
 fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given_away() {
@@ -219,7 +219,7 @@ fn doctor(sites: &Sites<'_>) {
     assert_eq!(lines(&sites.gateways[0], "nft list tables", "tidegate"), 0);
 }
 
-/// Kills: "pass" that still carries connections; "refuse" that lets them pass; an unlimited number
+/// Catches: "pass" that still carries connections; "refuse" that lets them pass; an unlimited number
 /// of connections.
 #[test]
 fn while_the_peer_is_down_connections_pass_or_are_refused() {

@@ -20,7 +20,7 @@ const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.
 ///
-/// Kills: waiting bytes that do not count as busy time; a weight that rises with an empty queue; a
+/// Catches: waiting bytes that do not count as busy time; a weight that rises with an empty queue; a
 /// weight above `most`.
 #[test]
 fn a_saturated_site_raises_its_weight_to_the_greatest() {

@@ -231,7 +231,7 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     });
 }
 
-/// Kills: tags of the WAN missing in datagrams, or expected in received ones.
+/// Catches: tags of the WAN missing in datagrams, or expected in received ones.
 #[test]
 fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
     witnessed_beside_others(|bed| {

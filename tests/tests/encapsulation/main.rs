@@ -71,7 +71,7 @@ fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
 /// The hosts leave checksums and segmentation to their interfaces, and the ports merge what
 /// arrives.
 ///
-/// Kills: super-packets in tunnels passed to the kernel whole. Inner or outer checksums left
+/// Catches: super-packets in tunnels passed to the kernel whole. Inner or outer checksums left
 /// unfinished. With either, no transfer completes.
 fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
@@ -122,7 +122,7 @@ fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     inner
 }
 
-/// Kills: a check that ends at the second tunnel; an alarm without the remedy.
+/// Catches: a check that ends at the second tunnel; an alarm without the remedy.
 #[test]
 fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     witnessed_beside_others(|bed| {
@@ -140,7 +140,7 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
 
 /// A filter at the port drops datagrams of one flow, beside a transfer.
 ///
-/// Kills: a refused frame that stays before the others (64 attempts for each); a flow that is not
+/// Catches: a refused frame that stays before the others (64 attempts for each); a flow that is not
 /// named.
 #[test]
 fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {

@@ -41,7 +41,7 @@ fn rate(fetch: &Fetch) -> f64 {
     float(after.1 - before.1) / (after.0 - before.0).as_secs_f64()
 }
 
-/// Kills: `fq-codel` as the default queue of the link; a thinned ACK that counts among the drops, or not at all.
+/// Catches: `fq-codel` as the default queue of the link; a thinned ACK that counts among the drops, or not at all.
 fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SLOW);
     let server = Server::start(&bed.wan, 7_000, "cubic");
@@ -84,7 +84,7 @@ const REST: Duration = Duration::from_millis(150);
 /// line is free, the small packet waits for this one in each burst. If the machine holds up the sender, more frames are
 /// ahead, and fewer if the kernel sends a frame of its own before. So one undisturbed burst is enough.
 ///
-/// Kills: a packet that is chosen before the line is free; small packets behind the upload.
+/// Catches: a packet that is chosen before the line is free; small packets behind the upload.
 fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, UPLINK);
     let recorder = Recorder::start(&bed.wan);
@@ -128,7 +128,7 @@ const FROM: usize = 16;
 /// bound is between the two.
 const UNTIL: usize = 48;
 
-/// Kills: a prefix that is ignored; addresses of one station on the LAN port that count as hosts.
+/// Catches: a prefix that is ignored; addresses of one station on the LAN port that count as hosts.
 fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, ADDRESSES);
     let address = |subnet, host| Ipv6Addr::new(0xfd83, 0, 0, subnet, 0, 0, 0, host);

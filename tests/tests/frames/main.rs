@@ -177,7 +177,7 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
 }
 
-/// Kills: missing ports of first fragments; later fragments that do not look up the first.
+/// Catches: missing ports of first fragments; later fragments that do not look up the first.
 fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -187,7 +187,7 @@ fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(0));
 }
 
-/// Kills: a setting that is not read; a change that needs a restart.
+/// Catches: a setting that is not read; a change that needs a restart.
 fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -252,7 +252,7 @@ action = "police-drop"
     until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
 }
 
-/// Kills: the second tag not read, or read from the first tag; an `{ inner }` that matches any tag.
+/// Catches: the second tag not read, or read from the first tag; an `{ inner }` that matches any tag.
 fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,
@@ -369,7 +369,7 @@ impl Ways {
 
 /// Frames cross a gateway with nothing to manage, then one with a policy, then one that hangs.
 ///
-/// Kills: one counter for both kinds of bypass. Bytes that are not counted. A stale drop for the
+/// Catches: one counter for both kinds of bypass. Bytes that are not counted. A stale drop for the
 /// copy of a bypassed frame in a packet socket.
 fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     const IDLE: u16 = 300;

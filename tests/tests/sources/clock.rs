@@ -40,7 +40,7 @@ fn ldap() {
     }
 }
 
-/// Kills: a wait until a time of day. An age or a deadline computed from the time of day. A
+/// Catches: a wait until a time of day. An age or a deadline computed from the time of day. A
 /// revision that depends on it.
 fn steps(bed: &Testbed, kind: Kind) {
     prepare(bed);

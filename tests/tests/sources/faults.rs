@@ -170,7 +170,7 @@ impl Case<'_> {
     }
 }
 
-/// Kills: a change that waits for a poll. A packet without a policy, or lost, during a change or
+/// Catches: a change that waits for a poll. A packet without a policy, or lost, during a change or
 /// without the server. An alarm without its reason, or one that stays. A partial set in force.
 fn all(bed: &Testbed, kind: Kind) {
     prepare(bed);
@@ -263,7 +263,7 @@ fn goes_through(case: &mut Case<'_>, row: &Row) {
     });
 }
 
-/// Kills: a generation for each marker; an agent that waits for the last marker; a swap in one
+/// Catches: a generation for each marker; an agent that waits for the last marker; a swap in one
 /// call.
 fn markers_without_end(case: &mut Case<'_>) {
     case.site.write_for_each(PORTS);
@@ -295,7 +295,7 @@ fn is_release() -> bool {
     program().components().any(|part| part.as_os_str() == "release")
 }
 
-/// Kills: a last good set that is not stored on disk, or not read from there; a start that fails
+/// Catches: a last good set that is not stored on disk, or not read from there; a start that fails
 /// without the server.
 fn starts_without_its_server(case: &mut Case<'_>) {
     case.gateway.stop();

@@ -27,7 +27,7 @@ fn of_ldap() {
     }
 }
 
-/// Kills: a report that is not written, or about another generation. Flows that are not counted. A
+/// Catches: a report that is not written, or about another generation. Flows that are not counted. A
 /// rate that is not relative to the profile.
 fn reports_to(kind: Kind) {
     witnessed_beside_others(|bed| {

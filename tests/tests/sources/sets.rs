@@ -7,7 +7,7 @@ use tidegate_e2e::{Testbed, run, witnessed_beside_others};
 
 use crate::site::{KINDS, LIMIT, PASSWORD, Site, prepare};
 
-/// Kills: an item or field that a push, a server or a pull loses or changes.
+/// Catches: an item or field that a push, a server or a pull loses or changes.
 #[test]
 fn examples_come_back_the_same() {
     if KINDS.iter().all(|kind| kind.is_here()) {

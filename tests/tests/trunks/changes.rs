@@ -12,7 +12,7 @@ const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
 /// Changes the trunks of both gateways step by step, while `north` sends the transfer.
 ///
-/// Kills: a port that is not notified; a session that ends because a ceiling changes; packets that
+/// Catches: a port that is not notified; a session that ends because a ceiling changes; packets that
 /// stay at a removed trunk.
 #[test]
 fn transfers_go_on_whole_while_trunks_come_change_and_go() {

@@ -16,7 +16,7 @@ const FIELDS: [(&str, &str); 3] = [
     ("encapsulation = \"udp\"\n", "encapsulation"),
 ];
 
-/// Kills: ends that agree in spite of a difference. An end that does not report it. A difference
+/// Catches: ends that agree in spite of a difference. An end that does not report it. A difference
 /// that remains after the settings are equal.
 #[test]
 fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {

@@ -25,7 +25,7 @@ const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]]
 /// The queue of 100 ms builds up at the gateway, which has a queue for each flow, with either IP
 /// version. A restarted receiver works again.
 ///
-/// Kills: a live gateway that does not set the codepoint of user packets; boundaries identified by
+/// Catches: a live gateway that does not set the codepoint of user packets; boundaries identified by
 /// IPv4's identification.
 #[test]
 fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {

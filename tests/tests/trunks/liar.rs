@@ -19,7 +19,7 @@ const PROFILE: &str = "action = \"shape\"\nprofile = { mean = \"4 Mbit/s\" }\n";
 /// The same limit as a ceiling of the trunk.
 const CEILING: &str = "ceiling = \"4 Mbit/s\"\n";
 
-/// Kills: a profile that is ignored for packets through a trunk; a ceiling that a live trunk does
+/// Catches: a profile that is ignored for packets through a trunk; a ceiling that a live trunk does
 /// not get.
 #[test]
 fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy() {

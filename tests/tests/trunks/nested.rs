@@ -32,7 +32,7 @@ const TELLS: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", thresh
 /// The bounds are at least three times as wide. `trunking/live_nested` decides whether the means
 /// are within 10 %.
 ///
-/// Kills: packets of inner trunks that bypass the outer trunk, which gives a third to each.
+/// Catches: packets of inner trunks that bypass the outer trunk, which gives a third to each.
 #[test]
 fn trunks_within_a_trunk_share_what_it_gets() {
     witnessed_beside_others(|bed| {

@@ -22,7 +22,7 @@ const CASES: [Case; 2] = [
 /// as they can to a third. Each gets its guarantee. The first site gets more of the remainder, and
 /// the path is full. The experiment `trunking/live` judges the rates.
 ///
-/// Kills: shares of the remainder that ignore VMSS.
+/// Catches: shares of the remainder that ignore VMSS.
 #[test]
 fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
     witnessed_beside_others(|bed| {

@@ -17,7 +17,7 @@ const UPLOADS: usize = 4;
 /// no sender retransmits. Occasionally more data waits for some tenths of a second, for an unknown
 /// reason, so the test uses the median instead of the mean.
 ///
-/// Kills: a gate that measures the queue of the link instead of the trunk's.
+/// Catches: a gate that measures the queue of the link instead of the trunk's.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed_beside_others(|bed| {

@@ -64,7 +64,7 @@ fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_
 
 /// No frame passes the killed gateway, so everything is lost for ten seconds.
 ///
-/// Kills: a third timeout before the other end is considered dead; hellos that do not speed up the
+/// Catches: a third timeout before the other end is considered dead; hellos that do not speed up the
 /// recovery.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");

@@ -35,7 +35,7 @@ const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
 /// time on average. The longest takes 0.1 of the time. On the paper's path, `trunking/live_web`
 /// decides.
 ///
-/// Kills: a policy that does not name its trunk; trunks before a drop-tail router.
+/// Catches: a policy that does not name its trunk; trunks before a drop-tail router.
 #[test]
 fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
     witnessed_beside_others(|bed| {

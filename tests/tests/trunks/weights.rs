@@ -15,7 +15,7 @@ const MOST: f64 = 8.0;
 
 /// Greedy transfers fill the trunk, then end. Their connections pass both gateways unchanged.
 ///
-/// Kills: an adjuster that live gateways do not call. A load that counts twice or never. A weight
+/// Catches: an adjuster that live gateways do not call. A load that counts twice or never. A weight
 /// that stays when the load ends. With `management`, a number of connections that does not follow.
 /// With `vegas`, more than one connection.
 #[test]

@@ -350,7 +350,7 @@ mod tests {
     /// Nothing reads the link from the oldest packet of a list to the one before. A mark there shows whether links are
     /// written.
     ///
-    /// Kills: links of packets that stay written anew although none after them, or none at all, is selected; a packet
+    /// Catches: links of packets that stay written anew although none after them, or none at all, is selected; a packet
     /// offered twice.
     #[test]
     fn a_transfer_writes_nothing_before_the_first_packet_that_it_moves() {
@@ -384,7 +384,7 @@ mod tests {
     proptest! {
         /// Does the same as a plain list that is searched from the front.
         ///
-        /// Kills: `previous` of the successor unchanged in `unlink`; the list of a flow without
+        /// Catches: `previous` of the successor unchanged in `unlink`; the list of a flow without
         /// packets kept, or lost, at departures and transfers; links to a removed newest packet
         /// kept by others of its flow.
         #[test]

@@ -177,7 +177,7 @@ const FIRST_AUTHENTICATED: u8 = 5 << 5;
 mod tests {
     use super::*;
 
-    /// Kills: an offset that wraps; headers beyond the largest position that count as short ones.
+    /// Catches: an offset that wraps; headers beyond the largest position that count as short ones.
     #[test]
     fn positions_beyond_the_largest_stay_there() {
         assert_eq!(Fragment::later(1), Fragment::later(1));

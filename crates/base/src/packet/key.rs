@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(endpoint.number() & 0xffff_ffff, 0x0a00_0001);
     }
 
-    /// Kills: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that
+    /// Catches: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that
     /// overflows.
     #[test]
     fn only_ipv6_addresses_are_cut_to_a_prefix() {

@@ -160,7 +160,7 @@ mod tests {
         outer
     }
 
-    /// Kills: outer ports compared; the VNI not compared; addresses not swapped for the opposite
+    /// Catches: outer ports compared; the VNI not compared; addresses not swapped for the opposite
     /// direction.
     #[test]
     fn a_tunnel_is_told_by_its_addresses_and_identifier_in_both_directions() {

@@ -120,8 +120,8 @@ mod tests {
 
     /// Compared with a sorted list, with many simultaneous arrivals and some that overtake.
     ///
-    /// Kills: `>=` for `>` in `push`; a `first_at` that stays when a packet overtakes all.
-    /// Kills: a `previous` not set in the successor; use of the predecessor of the first packet, in `push`
+    /// Catches: `>=` for `>` in `push`; a `first_at` that stays when a packet overtakes all.
+    /// Catches: a `previous` not set in the successor; use of the predecessor of the first packet, in `push`
     /// and in `due`.
     #[test]
     fn they_arrive_in_the_order_of_their_times_and_those_of_one_time_as_they_were_sent() {

@@ -88,7 +88,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Kills: a turn that begins with the credit of the last turn; credit that grows while the ring is empty; a member
+    /// Catches: a turn that begins with the credit of the last turn; credit that grows while the ring is empty; a member
     /// in two rings.
     #[test]
     fn bytes_are_shared_by_quantum_whatever_the_size_of_packets() {

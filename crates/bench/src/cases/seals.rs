@@ -66,7 +66,7 @@ impl Case for Sealed {
 mod tests {
     use super::*;
 
-    /// Kills: ends that agree on no session, or that refuse authentic datagrams.
+    /// Catches: ends that agree on no session, or that refuse authentic datagrams.
     #[test]
     fn what_is_sealed_is_taken() {
         let mut sealed = Sealed::new(1_500, 1).expect("a session");

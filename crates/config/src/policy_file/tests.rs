@@ -149,7 +149,7 @@ fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
     );
 }
 
-/// Kills: the usual MTU assumed on every host.
+/// Catches: the usual MTU assumed on every host.
 #[test]
 fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     let text = format!(
@@ -164,7 +164,7 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     assert_eq!(found, [(Code::BurstBelowPacket, "make it at least 9018 B".to_owned())]);
 }
 
-/// Kills: no warning; a warning about the default burst, or about policers; a limit without the
+/// Catches: no warning; a warning about the default burst, or about policers; a limit without the
 /// interval.
 #[test]
 fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
@@ -193,7 +193,7 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
     }
 }
 
-/// Kills: no warning; a warning although another direction has the rate; a warning for the rate of
+/// Catches: no warning; a warning although another direction has the rate; a warning for the rate of
 /// the link itself.
 #[test]
 fn a_rate_above_that_of_the_link_is_warned_of() {
@@ -222,7 +222,7 @@ fn a_rate_above_that_of_the_link_is_warned_of() {
     assert_eq!(warnings(&class("\"10 Mbit/s\"")), []);
 }
 
-/// Kills: an error instead of the warning; an earlier name without effect, or without the new name.
+/// Catches: an error instead of the warning; an earlier name without effect, or without the new name.
 #[test]
 fn a_field_under_its_earlier_name_is_read_with_a_warning() {
     let policy = |control: &str| {
@@ -239,7 +239,7 @@ fn a_field_under_its_earlier_name_is_read_with_a_warning() {
     assert_eq!(earlier, now);
 }
 
-/// Kills: a check of the host that compares names only.
+/// Catches: a check of the host that compares names only.
 #[test]
 fn a_port_that_is_down_is_warned_of() {
     let mut host = host(1_500);
@@ -250,7 +250,7 @@ fn a_port_that_is_down_is_warned_of() {
     assert_eq!(found, [(Code::PortDown, "`ip link set eth0 up`")]);
 }
 
-/// Kills: a suggestion based only on the number of different letters.
+/// Catches: a suggestion based only on the number of different letters.
 #[test]
 fn names_of_other_programs_get_a_suggestion() {
     for (name, known) in [("proto", "protocol"), ("dport", "dst_port"), ("sport", "src_port")] {
@@ -299,14 +299,14 @@ proptest! {
         prop_assert!(survives(&text));
     }
 
-    /// Kills: a configuration returned in spite of an error.
+    /// Catches: a configuration returned in spite of an error.
     #[test]
     fn no_damage_to_a_file_makes_the_parser_panic(text in damaged(examples().into_iter().map(|(_, text)| text).collect())) {
         prop_assert!(survives(&text));
     }
 }
 
-/// Kills: "hosts" at a policy, whose allocation selects the flow. "fq-codel" or "hosts" with an ACK
+/// Catches: "hosts" at a policy, whose allocation selects the flow. "fq-codel" or "hosts" with an ACK
 /// control or a trunk. "per-flow" with `ack_control = "none"`. A default instead of the queue in the
 /// file.
 #[test]

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!((calendar.total(MS(4_000)), calendar.below(1)), (0, None));
     }
 
-    /// Kills: data without credit that uses the credit of later data.
+    /// Catches: data without credit that uses the credit of later data.
     #[test]
     fn what_is_sent_uses_its_own_leave_then_older_and_none_that_is_younger() {
         let mut calendar = Calendar::default();
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((calendar.total(MS(50)), calendar.below(1)), (0, None));
     }
 
-    /// Kills: use of the oldest credit first.
+    /// Catches: use of the oldest credit first.
     #[test]
     fn leave_that_was_for_nothing_runs_out_although_there_is_more() {
         let mut calendar = Calendar::default();

@@ -312,7 +312,7 @@ mod tests {
         (left, waited / u64::from(FRAME) / 6_000)
     }
 
-    /// Kills: an underflow; a span that is counted twice when time is where it was.
+    /// Catches: an underflow; a span that is counted twice when time is where it was.
     #[test]
     fn a_clock_that_steps_back_makes_no_leave_outstanding_for_longer() {
         let mut response = Response::default();
@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
 
-    /// Kills: requests for a whole round trip at once, which come back as a burst with a gap behind it.
-    /// Kills: no time at which the gate opens again; a time at which it is still closed.
+    /// Catches: requests for a whole round trip at once, which come back as a burst with a gap behind it.
+    /// Catches: no time at which the gate opens again; a time at which it is still closed.
     #[test]
     fn requests_on_a_long_path_are_no_more_than_20_ms_ahead_of_the_rate() {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
@@ -347,7 +347,7 @@ mod tests {
         assert!(ask(opens.before(TICK * 2)).0 == 0 && ask(opens).0 == FRAME);
     }
 
-    /// Kills: requests by the shortest round trip.
+    /// Catches: requests by the shortest round trip.
     #[test]
     fn as_much_is_asked_for_as_is_carried_while_data_comes_sooner_and_later() {
         for varies in [0, 300, 1_000, 1_800] {

@@ -477,7 +477,7 @@ fn pure_ack(pool: &mut PacketPool, data: &PacketId, tcp: &TcpSegment) -> Option<
 mod tests {
     use super::*;
 
-    /// Kills: a pure ACK charged with the headers of all segments it was cut from.
+    /// Catches: a pure ACK charged with the headers of all segments it was cut from.
     #[test]
     fn an_ack_cut_from_a_super_frame_is_charged_as_one_frame() {
         let mut pool = PacketPool::with_capacity(2);

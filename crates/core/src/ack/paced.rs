@@ -113,7 +113,7 @@ pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate
 mod tests {
     use super::*;
 
-    /// Kills: a check before the bound, or long after it; a separate time for each flow.
+    /// Catches: a check before the bound, or long after it; a separate time for each flow.
     #[test]
     fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {

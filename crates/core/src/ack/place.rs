@@ -356,7 +356,7 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// Kills: room for a segment of every flow although one ping waits; no such room beside a queue.
+    /// Catches: room for a segment of every flow although one ping waits; no such room beside a queue.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let wanted = Wanted { waiting: 8, ..Wanted::default() };
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
-    /// Kills: a round trip that grows from zero with the first requests; one that never becomes shorter.
+    /// Catches: a round trip that grows from zero with the first requests; one that never becomes shorter.
     #[test]
     fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
         let mut wanted = Wanted::default();
@@ -384,7 +384,7 @@ mod tests {
         Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
     }
 
-    /// Kills: one ACK a turn; turns that do not end; a forgotten excess of a turn.
+    /// Catches: one ACK a turn; turns that do not end; a forgotten excess of a turn.
     #[test]
     fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
         let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);
@@ -403,7 +403,7 @@ mod tests {
         assert!(most - least <= 2 * 6_056, "{called:?}");
     }
 
-    /// Kills: room for an aggregate that has not waited; uncounted requests of others; earlier reports that
+    /// Catches: room for an aggregate that has not waited; uncounted requests of others; earlier reports that
     /// still count.
     #[test]
     fn room_is_what_nobody_has_called_for_and_is_for_those_who_wait() {
@@ -428,8 +428,8 @@ mod tests {
         assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
     }
 
-    /// Kills: the last report at the former place subtracted at the new one.
-    /// Kills: an aggregate that stays in the turns of its former place.
+    /// Catches: the last report at the former place subtracted at the new one.
+    /// Catches: an aggregate that stays in the turns of its former place.
     #[test]
     fn who_changes_its_place_is_forgotten_at_the_former_one() {
         let mut places = Places::default();
@@ -454,8 +454,8 @@ mod tests {
         assert!(!places.is_waited_for(), "no aggregate waits twice");
     }
 
-    /// Kills: an equal reduction of all rates, which puts small ones below an equal share.
-    /// Kills: a removed aggregate, or its former larger rate, that still counts.
+    /// Catches: an equal reduction of all rates, which puts small ones below an equal share.
+    /// Catches: a removed aggregate, or its former larger rate, that still counts.
     #[test]
     fn what_is_asked_for_together_is_cut_down_to_what_may_leave_from_the_largest_down() {
         let mut places = Places::default();

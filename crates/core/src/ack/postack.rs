@@ -398,7 +398,7 @@ mod tests {
         (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(member, n)).is_empty()));
     }
 
-    /// Kills: credit for a sender that has sent FIN, so that other flows wait until it expires.
+    /// Catches: credit for a sender that has sent FIN, so that other flows wait until it expires.
     #[test]
     fn what_nobody_will_send_is_not_waited_for() {
         for ends in [false, true] {
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Kills: ACKs held in place of data although none is left; paced ACKs of TCR that depart too.
+    /// Catches: ACKs held in place of data although none is left; paced ACKs of TCR that depart too.
     #[test]
     fn acks_of_who_has_sent_its_last_go_on_at_once_but_those_that_are_paced() {
         for (spec, goes) in [("'postack'", true), ("'tcr'", false)] {
@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Kills: credit for all held ACKs of a reset connection, so that other flows wait until it expires.
+    /// Catches: credit for all held ACKs of a reset connection, so that other flows wait until it expires.
     #[test]
     fn nobody_waits_for_data_of_a_connection_that_was_reset() {
         let mut bench = Bench::new("'postack'", 10);
@@ -438,9 +438,9 @@ mod tests {
         assert_eq!([of(0), of(1)], [21, 3]);
     }
 
-    /// Kills: credit for application-limited flows as for other flows; the rate of the profile instead of
+    /// Catches: credit for application-limited flows as for other flows; the rate of the profile instead of
     /// the egress.
-    /// Kills: no credit for them at any rate, so that all held ACKs depart at once.
+    /// Catches: no credit for them at any rate, so that all held ACKs depart at once.
     #[test]
     fn who_answers_a_request_is_waited_for_only_where_the_rate_carries_no_more() {
         for profile in [10, 1_000] {
@@ -468,7 +468,7 @@ mod tests {
         assert!(bench.run_until(Time::from_millis(305)).len() >= 3);
     }
 
-    /// Kills: a window by the current egress rate; a window that never follows that rate.
+    /// Catches: a window by the current egress rate; a window that never follows that rate.
     #[test]
     fn no_sender_stops_when_what_may_leave_falls_and_its_window_follows() {
         let mut bench = Bench::new("'postack'", 100);
@@ -498,7 +498,7 @@ mod tests {
         assert!(window.abs_diff(343_875) < 5_000, "{window}");
     }
 
-    /// Kills: steps of an ACK that requests nothing, with a buffer for each step.
+    /// Catches: steps of an ACK that requests nothing, with a buffer for each step.
     #[test]
     fn an_ack_with_which_the_window_does_not_move_goes_on_as_it_came() {
         for (kbps, acks) in [(100, 1), (10_000, 19)] {

@@ -316,8 +316,8 @@ mod tests {
 
         /// Removed members have no effect on the shares.
         ///
-        /// Kills: a share kept in this interval, in the one before, or in both; a share removed twice.
-        /// Kills: bytes of a removed member kept in the sum of satisfied flows.
+        /// Catches: a share kept in this interval, in the one before, or in both; a share removed twice.
+        /// Catches: bytes of a removed member kept in the sum of satisfied flows.
         #[test]
         fn who_leaves_leaves_its_part_to_the_others_at_once(
             steps in prop::collection::vec((0u64..150, 0u32..3, 1u32..4, 0u8..4), 1..60),
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Kills: a short burst of other flows that counts; their rate of long ago.
+    /// Catches: a short burst of other flows that counts; their rate of long ago.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -369,8 +369,8 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
-    /// Kills: the current rate in place of the average; an average that does not converge.
-    /// Kills: a rate that rises as slowly as it falls; a clock that steps back.
+    /// Catches: the current rate in place of the average; an average that does not converge.
+    /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -407,8 +407,8 @@ mod tests {
         shares
     }
 
-    /// Kills: the whole rate as the share of a new flow; a share for a flow that does not use it.
-    /// Kills: a limited or large flow that counts as satisfied; bytes that count for too long; sums that
+    /// Catches: the whole rate as the share of a new flow; a share for a flow that does not use it.
+    /// Catches: a limited or large flow that counts as satisfied; bytes that count for too long; sums that
     /// overflow.
     #[test]
     fn who_would_send_more_may_have_what_the_others_leave() {
@@ -433,7 +433,7 @@ mod tests {
         );
     }
 
-    /// Kills: a new flow with the state of an earlier one of its index.
+    /// Catches: a new flow with the state of an earlier one of its index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
     }
 
-    /// Kills: a flow removed from an interval in which it was not seen.
+    /// Catches: a flow removed from an interval in which it was not seen.
     #[test]
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);

@@ -57,9 +57,9 @@ pub(super) fn part(rate: u64, weight: u32, all: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Kills: shares in the rate of satisfied flows; less than an equal share, if all are satisfied or the
+    /// Catches: shares in the rate of satisfied flows; less than an equal share, if all are satisfied or the
     /// rate falls.
-    /// Kills: a removed flow that still counts; a share that is rounded down for each unit of weight.
+    /// Catches: a removed flow that still counts; a share that is rounded down for each unit of weight.
     #[test]
     fn who_takes_more_than_its_part_has_what_the_modest_leave() {
         let mut takers = Takers::default();

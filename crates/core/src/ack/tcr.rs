@@ -246,7 +246,7 @@ mod tests {
         US(1) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME)))
     }
 
-    /// Kills: a share of the rate for a connection that ended by FIN or RST, or that repeats its FIN.
+    /// Catches: a share of the rate for a connection that ended by FIN or RST, or that repeats its FIN.
     #[test]
     fn connections_that_have_ended_have_no_part_of_the_rate() {
         assert_eq!(second(|_| {}), alone());
@@ -270,8 +270,8 @@ mod tests {
         assert!(ended(0, 0) > US(100_000), "they may send more");
     }
 
-    /// Kills: a first window of two segments while many flows share the rate; a first window that stays.
-    /// Kills: no first window for the next connection on the same ports.
+    /// Catches: a first window of two segments while many flows share the rate; a first window that stays.
+    /// Catches: no first window for the next connection on the same ports.
     #[test]
     fn the_first_window_has_room_for_the_first_flight() {
         let mut bench = Bench::new("'tcr'", 10);
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Kills: a share of the rate for each earlier connection on the same ports.
+    /// Catches: a share of the rate for each earlier connection on the same ports.
     #[test]
     fn a_port_that_is_used_again_has_one_part_of_the_rate() {
         let used = second(|bench| {

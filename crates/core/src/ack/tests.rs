@@ -68,7 +68,7 @@ fn an_ack_that_is_made_again_says_what_it_said() {
     assert_eq!(went.len(), 3);
 }
 
-/// Kills: taking a duplicate for a plain ACK.
+/// Catches: taking a duplicate for a plain ACK.
 #[test]
 fn duplicates_keep_their_number_their_blocks_and_their_place() {
     let mut bench = sent(EVERY[0], 40);
@@ -107,7 +107,7 @@ fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
     }
 }
 
-/// Kills: small segments that are enlarged; a broken digest.
+/// Catches: small segments that are enlarged; a broken digest.
 #[test]
 fn senders_are_asked_for_small_segments_where_the_policy_says_so() {
     let syn = |mss, authenticated| TcpSegment {
@@ -157,7 +157,7 @@ fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
     }
 }
 
-/// Kills: an ACK that data has overtaken, with its own timestamp, or with its own sequence number.
+/// Catches: an ACK that data has overtaken, with its own timestamp, or with its own sequence number.
 #[test]
 fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
     let mut bench = sent(EVERY[0], 40);
@@ -171,7 +171,7 @@ fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
     assert_eq!(went, [expected]);
 }
 
-/// Kills: a duplicate cut from data that repeats a held ACK.
+/// Catches: a duplicate cut from data that repeats a held ACK.
 #[test]
 fn data_that_says_again_what_is_held_is_no_duplicate() {
     let mut bench = sent(EVERY[0], 40);
@@ -202,8 +202,8 @@ fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
 }
 
-/// Kills: no bound below that of the policy; a bound that does not grow with the recent holds.
-/// Kills: the same bound for all paths.
+/// Catches: no bound below that of the policy; a bound that does not grow with the recent holds.
+/// Catches: the same bound for all paths.
 #[test]
 fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     let ms = Duration::from_millis;
@@ -226,7 +226,7 @@ fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     }
 }
 
-/// Kills: an ACK a turn instead of byte for byte.
+/// Catches: an ACK a turn instead of byte for byte.
 #[test]
 fn flows_take_turns_byte_for_byte() {
     let mut bench = Bench::new(EVERY[0], 10);
@@ -270,7 +270,7 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
 }
 
-/// Kills: a window computed in 32 bits, which overflows.
+/// Catches: a window computed in 32 bits, which overflows.
 #[test]
 fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     for spec in ["'postack'", "'tcr'"] {
@@ -288,7 +288,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     }
 }
 
-/// Kills: a member that is active by old acknowledgements.
+/// Catches: a member that is active by old acknowledgements.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     let mut bench = sent(EVERY[3], 40);
@@ -301,7 +301,7 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
 }
 
-/// Kills: in P1, no drain; no floor under it.
+/// Catches: in P1, no drain; no floor under it.
 #[test]
 fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of 200 ms at 10 Mbit/s, no byte, a half, and far more is in excess.
@@ -317,7 +317,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     }
 }
 
-/// Kills: a flow that is slowed by the backlog of other flows.
+/// Catches: a flow that is slowed by the backlog of other flows.
 #[test]
 fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog() {
     let mut bench = sent(EVERY[1], 10);
@@ -328,7 +328,7 @@ fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog
     assert!(takes < carries(2) * 105 / 100, "{takes:?}");
 }
 
-/// Kills: in P2, no drain.
+/// Catches: in P2, no drain.
 #[test]
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
@@ -348,7 +348,7 @@ fn carries(segments: u32) -> Duration {
     Rate::from_mbps(10).time_for(Bytes(u64::from(segments * FRAME)))
 }
 
-/// Kills: in P1, no charge for ACKs that did not wait.
+/// Catches: in P1, no charge for ACKs that did not wait.
 #[test]
 fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     let mut bench = sent(EVERY[1], 40);
@@ -359,7 +359,7 @@ fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4 + 2)));
 }
 
-/// Kills: in P1, the time of the actual departure instead of the scheduled one.
+/// Catches: in P1, the time of the actual departure instead of the scheduled one.
 #[test]
 fn a_bucket_that_is_looked_at_late_loses_nothing() {
     let mut bench = sent(EVERY[1], 40);
@@ -391,7 +391,7 @@ fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
     assert_eq!((went(0), went(4_000), went(20_000)), (2, 3, 10));
 }
 
-/// Kills: no bound on the records of a flow.
+/// Catches: no bound on the records of a flow.
 #[test]
 fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
     let mut bench = sent(EVERY[0], 40);
@@ -402,7 +402,7 @@ fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
     assert_eq!((went, counts.overdue), (10_000 - 4_096, 10_000 - 4_096));
 }
 
-/// Kills: holding packets although buffers are scarce.
+/// Catches: holding packets although buffers are scarce.
 #[test]
 fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     let mut bench = sent(EVERY[0], 40);
@@ -414,7 +414,7 @@ fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     assert!(bench.pool.insert(crate::Packet::default()).is_some());
 }
 
-/// Kills: no bound on ACKs that each acknowledge a byte.
+/// Catches: no bound on ACKs that each acknowledge a byte.
 #[test]
 fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
     let mut bench = sent(EVERY[0], 40);
@@ -425,7 +425,7 @@ fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
     assert!(went.len() <= 257 && went.last().map(|it| it.ack) == Some(20_000));
 }
 
-/// Kills: SACK blocks of data never sent that are not counted, or that keep their ACK from being held.
+/// Catches: SACK blocks of data never sent that are not counted, or that keep their ACK from being held.
 #[test]
 fn selective_acks_that_lie_are_counted_and_what_else_they_say_is_held() {
     for (blocks, lies) in [
@@ -495,7 +495,7 @@ proptest! {
     /// Packets are neither lost nor created, except for the steps of stretch ACKs. An ACK of unsent data
     /// departs only as it arrived.
     ///
-    /// Kills: counting a stale ACK's packet twice; steps for data that was never carried.
+    /// Catches: counting a stale ACK's packet twice; steps for data that was never carried.
     #[test]
     fn whatever_comes_back_nothing_is_lost_nor_amplified(
         lies in prop::collection::vec(lie(), 1..300),
@@ -541,7 +541,7 @@ proptest! {
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
     /// shifted.
     ///
-    /// Kills: in P1, `t(k-1)` without the time its data takes.
+    /// Catches: in P1, `t(k-1)` without the time its data takes.
     #[test]
     fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),

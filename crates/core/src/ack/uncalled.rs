@@ -160,9 +160,9 @@ mod tests {
         found
     }
 
-    /// Kills: a limit by time or by packets; a count without the calls of ACKs; a count without tolerance.
+    /// Catches: a limit by time or by packets; a count without the calls of ACKs; a count without tolerance.
     ///
-    /// Kills: a flow found at its rate, although all its ACKs depart at their bound.
+    /// Catches: a flow found at its rate, although all its ACKs depart at their bound.
     #[test]
     fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_calls_of_its_acks() {
         // 4 Mbit/s carry 500 kB in a second. Of 25 Mbit/s, 20.5 are uncalled beyond the tolerance.
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Kills: a window of 64 KiB of payload whose headers exceed the limit.
+    /// Catches: a window of 64 KiB of payload whose headers exceed the limit.
     #[test]
     fn two_windows_without_scaling_may_arrive_at_once_at_any_rate() {
         let mut uncalled = Uncalled::default();
@@ -187,9 +187,9 @@ mod tests {
         assert!(!uncalled.came(Time::ZERO, MEMBER, FRAME, slow));
     }
 
-    /// Kills: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
+    /// Catches: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
     ///
-    /// Kills: the state of a flow inherited by the next flow of the same index.
+    /// Catches: the state of a flow inherited by the next flow of the same index.
     #[test]
     fn a_sender_that_slows_down_is_responsive_again_after_some_seconds() {
         let mut uncalled = Uncalled::default();
@@ -206,9 +206,9 @@ mod tests {
         assert!(uncalled.came(Time::from_secs(7), MEMBER, FRAME, RATE));
     }
 
-    /// Kills: a silent sender that stays unresponsive; a sender that is responsive again although its data
+    /// Catches: a silent sender that stays unresponsive; a sender that is responsive again although its data
     /// arrives.
-    /// Kills: a silence that forgives earlier excess; a deadline of a removed flow.
+    /// Catches: a silence that forgives earlier excess; a deadline of a removed flow.
     #[test]
     fn a_sender_that_falls_silent_no_longer_counts_and_is_found_again_when_it_goes_on() {
         let mut uncalled = Uncalled::default();
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!((uncalled.expires_at(), uncalled.refusing()), (None, 0));
     }
 
-    /// Kills: time that goes backwards spared twice, or an underflow.
+    /// Catches: time that goes backwards spared twice, or an underflow.
     #[test]
     fn a_clock_that_steps_back_grants_no_tolerance() {
         let mut uncalled = Uncalled::default();

@@ -130,7 +130,7 @@ mod tests {
     use crate::random::Random;
     use crate::{PacketPool, Tally, Time};
 
-    /// Kills: frame lengths compared with charged bytes.
+    /// Catches: frame lengths compared with charged bytes.
     #[test]
     fn a_packet_of_others_is_seen_beside_super_packets_and_none_where_there_is_none() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());

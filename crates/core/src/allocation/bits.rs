@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Kills: not clearing the word above an emptied one; stopping one level short.
+        /// Catches: not clearing the word above an emptied one; stopping one level short.
         #[test]
         fn the_lowest_is_found_whatever_comes_and_goes(
             changes in prop::collection::vec((any::<bool>(), 0usize..10_000), 1..200),

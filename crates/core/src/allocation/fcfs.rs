@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Kills: a flow without packets that stays in line; a flow that leaves and keeps its position.
+    /// Catches: a flow without packets that stays in line; a flow that leaves and keeps its position.
     #[test]
     fn who_has_sent_all_it_had_or_has_left_comes_back_at_the_end_of_the_line() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(1_000), Bytes(1_000)).unwrap();

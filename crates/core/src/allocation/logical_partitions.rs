@@ -560,7 +560,7 @@ mod tests {
         all.accounts.iter().filter(saves).map(each).sum()
     }
 
-    /// Kills: `withdraw` left out when a member enters the round; the rest of a turn saved even if
+    /// Catches: `withdraw` left out when a member enters the round; the rest of a turn saved even if
     /// the excess does not cover it; a timer that stays in the round.
     #[test]
     fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {

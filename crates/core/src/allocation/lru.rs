@@ -132,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: the position of a member kept when it is served without waiting; waiting members
+        /// Catches: the position of a member kept when it is served without waiting; waiting members
         /// left out of a renumbering; a member served out of turn left among the fresh ones.
         #[test]
         fn the_member_that_was_served_longest_ago_is_first(

@@ -89,7 +89,7 @@ mod tests {
         assert_eq!([of(128), of(64), of(0)], [64, 32, 0]);
     }
 
-    /// Kills: a charge limited to the available tokens; a burst that grows during an idle time.
+    /// Catches: a charge limited to the available tokens; a burst that grows during an idle time.
     #[test]
     fn backlogged_control_traffic_gets_its_allowance_on_a_busy_link() {
         let link = Rate::from_mbps(1);

@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
     }
 
-    /// Kills: skipping a leaf that equals one whose bound is broken, or differs from one whose
+    /// Catches: skipping a leaf that equals one whose bound is broken, or differs from one whose
     /// bound is kept.
     #[test]
     fn each_leaf_whose_bound_is_not_kept_is_told_of() {

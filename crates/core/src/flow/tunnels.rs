@@ -146,7 +146,7 @@ mod tests {
         outer
     }
 
-    /// Kills: a checksum in one direction that makes two tunnels of one; the first packet's `may_edit` kept.
+    /// Catches: a checksum in one direction that makes two tunnels of one; the first packet's `may_edit` kept.
     #[test]
     fn a_tunnel_with_checksums_in_one_direction_is_one_tunnel_whose_acks_stay_whole() {
         let editable = |it: Option<Outer>| it.unwrap().may_edit();
@@ -168,7 +168,7 @@ mod tests {
         assert!(!editable(tunnels.get(number, Direction::Down)));
     }
 
-    /// Kills: the direction ignored; a number given to two tunnels; the number of a removed tunnel found.
+    /// Catches: the direction ignored; a number given to two tunnels; the number of a removed tunnel found.
     #[test]
     fn both_directions_of_a_tunnel_have_one_number_as_long_as_a_flow_is_in_it() {
         let mut tunnels = Tunnels::new(1);

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(Overhead::default().charge(&packet), 3 * 1_042);
     }
 
-    /// Kills: the added bytes counted once for all frames.
+    /// Catches: the added bytes counted once for all frames.
     #[test]
     fn what_each_frame_is_longer_counts_for_each() {
         let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(overhead.charge(&packet), u32::MAX);
     }
 
-    /// Kills: headers that the number contains counted; a VLAN tag that it does not contain left out; Ethernet taken
+    /// Catches: headers that the number contains counted; a VLAN tag that it does not contain left out; Ethernet taken
     /// for a contained header; frames without IP charged less.
     #[test]
     fn headers_that_the_number_contains_do_not_count() {

@@ -408,7 +408,7 @@ mod tests {
         src
     }
 
-    /// Kills: an IPv4 packet with protocol number 0 shown as a frame without IP.
+    /// Catches: an IPv4 packet with protocol number 0 shown as a frame without IP.
     #[test]
     fn packets_of_ip_are_shown_by_their_addresses_whatever_their_protocol_number_is() {
         let key = FlowKey {
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(show(&key.reverse()), ["192.0.2.2:0", "192.0.2.1:0"]);
     }
 
-    /// Kills: an ethertype shown as a port; a name for a port of TCP.
+    /// Catches: an ethertype shown as a port; a name for a port of TCP.
     #[test]
     fn frames_without_ip_are_shown_by_their_ethertype() {
         let opaque = |port| shown(Endpoint::v6([0; 16], port), Protocol::OPAQUE);

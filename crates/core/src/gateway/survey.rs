@@ -389,7 +389,7 @@ mod tests {
         with_parts(lines).iter().map(|it| it.backlog.packets).collect()
     }
 
-    /// Kills: a class added to its parent before its own parts are; a parent that is not listed; a class added at every
+    /// Catches: a class added to its parent before its own parts are; a parent that is not listed; a class added at every
     /// class above it one by one, which takes 10^10 steps here.
     #[test]
     fn a_class_has_what_waits_at_all_its_parts_however_deep_they_are() {
@@ -400,7 +400,7 @@ mod tests {
         assert!(packets(deep).into_iter().eq((1..=100_000).rev()));
     }
 
-    /// Kills: packets added to a class as often as there are classes.
+    /// Catches: packets added to a class as often as there are classes.
     #[test]
     fn of_classes_that_seem_to_be_parts_of_each_other_none_is_counted_twice() {
         let lines = vec![

@@ -83,7 +83,7 @@ mod tests {
         line
     }
 
-    /// Kills: sums without the mean; the mean slope of neighbours; times in place of indices rounded.
+    /// Catches: sums without the mean; the mean slope of neighbours; times in place of indices rounded.
     #[test]
     fn slopes_are_those_worked_out_by_hand() {
         // On a line: 2,000 bytes each 500 ms.
@@ -100,14 +100,14 @@ mod tests {
         assert_eq!((flat.slope(), flat.trend()), (0, Ordering::Equal));
     }
 
-    /// Kills: the sign of the rounded slope.
+    /// Catches: the sign of the rounded slope.
     #[test]
     fn a_slope_below_one_byte_a_second_has_a_sign() {
         let falling = line(&[(0, 1), (500_000, 0), (1_000_000, 0)]);
         assert_eq!((falling.slope(), falling.trend()), (0, Ordering::Less));
     }
 
-    /// Kills: sums of 64 bits; no bound on the queue.
+    /// Catches: sums of 64 bits; no bound on the queue.
     #[test]
     fn the_longest_round_with_the_longest_queue_does_not_overflow() {
         let mut line = Line::default();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a slope that depends on the start of the round, or on the constant part of the
+        /// Catches: a slope that depends on the start of the round, or on the constant part of the
         /// queue.
         #[test]
         fn a_line_is_found_exactly_whatever_the_times(

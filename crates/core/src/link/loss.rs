@@ -126,7 +126,7 @@ mod tests {
 
     /// Every count of losses in `n` packets lies within three deviations of `n * p` for its seed.
     ///
-    /// Kills: drawing below 2^32 in `Random::happens`.
+    /// Catches: drawing below 2^32 in `Random::happens`.
     #[test]
     fn independent_losses_have_their_probability() {
         let n = 40_000u32;
@@ -144,7 +144,7 @@ mod tests {
 
     /// Bursts are geometric with mean `1 / r`, so their number and length tell `p` and `r`.
     ///
-    /// Kills: using `p` for both transitions.
+    /// Catches: using `p` for both transitions.
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_the_model_says() {
         let n = 200_000u32;

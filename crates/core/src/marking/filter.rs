@@ -187,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: the largest counter in place of the smallest; raising one counter only; a sum without the
+        /// Catches: the largest counter in place of the smallest; raising one counter only; a sum without the
         /// packet; `>` in place of `>=`.
         #[test]
         fn the_parallel_filter_passes_every_large_flow(
@@ -201,7 +201,7 @@ mod tests {
             }
         }
 
-        /// Kills: a threshold T in each stage, with which a flow passes after d T bytes.
+        /// Catches: a threshold T in each stage, with which a flow passes after d T bytes.
         #[test]
         fn the_serial_filter_passes_every_large_flow(
             packets in packets(),
@@ -216,9 +216,9 @@ mod tests {
 
         /// A model with one map for each stage.
         ///
-        /// Kills: counting in a stage that the packet does not reach; counting only packets that do not
+        /// Catches: counting in a stage that the packet does not reach; counting only packets that do not
         /// pass.
-        /// Kills: a threshold other than T/d; a filter that passes every packet while a counter is small.
+        /// Catches: a threshold other than T/d; a filter that passes every packet while a counter is small.
         #[test]
         fn the_serial_filter_is_the_standard_one(
             packets in packets(),
@@ -245,7 +245,7 @@ mod tests {
             }
         }
 
-        /// Kills: adding the packet to every counter of the flow; counting packets that pass.
+        /// Catches: adding the packet to every counter of the flow; counting packets that pass.
         #[test]
         fn conservative_update_counts_no_more_than_needed(
             packets in packets(),
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Kills: one hash function for all stages, with which flows that share one counter share all.
+    /// Catches: one hash function for all stages, with which flows that share one counter share all.
     #[test]
     fn stages_hash_independently() {
         let stages = Stages::new(Shape { stages: 3, buckets: 8 });
@@ -287,7 +287,7 @@ mod tests {
         assert!((14..64).contains(&same_all), "{same_all}");
     }
 
-    /// Kills: a part of the key left out; a constant seed.
+    /// Catches: a part of the key left out; a constant seed.
     #[test]
     fn the_fingerprint_depends_on_every_part_of_the_key_and_on_the_seed() {
         let base = packet(1);
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(with(|packet| packet.dscp = 46), fingerprint(3, &base));
     }
 
-    /// Kills: counters that outlive their interval; a threshold that cannot be changed.
+    /// Catches: counters that outlive their interval; a threshold that cannot be changed.
     #[test]
     fn an_interval_begins_with_empty_counters() {
         let shape = Shape { stages: 3, buckets: 8 };

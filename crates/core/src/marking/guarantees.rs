@@ -96,7 +96,7 @@ mod tests {
         account(&seen, Bytes::ZERO, n, |_, class| class.backlog).map(|account| account.limit)
     }
 
-    /// Kills: the bound without the past delay; the link's whole rate; a guarantee that counts
+    /// Catches: the bound without the past delay; the link's whole rate; a guarantee that counts
     /// twice.
     #[test]
     fn a_delay_bound_limits_the_backlog_to_what_departs_within_it() {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(limit(&classes, 2), None);
     }
 
-    /// Kills: other classes that need only their guarantees; a late class that needs nothing.
+    /// Catches: other classes that need only their guarantees; a late class that needs nothing.
     #[test]
     fn other_classes_take_the_rate_that_their_bounds_need() {
         let other = class(5_000, 1, Some(10), 8);

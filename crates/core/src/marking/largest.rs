@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Kills: a path that ends below the root while the winner changes; the smaller of two
+        /// Catches: a path that ends below the root while the winner changes; the smaller of two
         /// windows; windows lost when the tree grows; a flow without a window as the largest.
         #[test]
         fn the_largest_window_is_that_of_a_search(

@@ -261,10 +261,10 @@ mod tests {
     proptest! {
         /// The slots may differ from the model by the service of one slot, and by one byte per slot.
         ///
-        /// Kills: rounds that stay in a slot that has passed; a late round left out, or served too early.
-        /// Kills: the old bytes of a round that changes; slots that do not cover all rounds, or are longer
+        /// Catches: rounds that stay in a slot that has passed; a late round left out, or served too early.
+        /// Catches: the old bytes of a round that changes; slots that do not cover all rounds, or are longer
         /// than twice that.
-        /// Kills: growth where untracked traffic exceeds the rate; tests in slots without rounds.
+        /// Catches: growth where untracked traffic exceeds the rate; tests in slots without rounds.
         #[test]
         fn the_slots_know_what_a_search_of_all_rounds_finds(
             changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Kills: a round beyond the last slot in the slot of an earlier time; a horizon of another
+    /// Catches: a round beyond the last slot in the slot of an earlier time; a horizon of another
     /// length.
     #[test]
     fn a_round_beyond_the_horizon_counts_at_its_end() {

@@ -143,7 +143,7 @@ mod tests {
         error * 100 <= mbps * 1_000_000 * 5
     }
 
-    /// Kills: a rate of one span; a rate of the guarantee alone, or of the link alone.
+    /// Catches: a rate of one span; a rate of the guarantee alone, or of the link alone.
     #[test]
     fn the_rate_is_that_of_two_round_trips() {
         let mut service = class();
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(service.rate(), LEAST);
     }
 
-    /// Kills: idle time that counts as no service, which would leave a class without load no rate.
+    /// Catches: idle time that counts as no service, which would leave a class without load no rate.
     #[test]
     fn idle_time_counts_at_the_highest_rate() {
         let mut service = class();
@@ -171,7 +171,7 @@ mod tests {
         assert!(is_near(&service, 5), "{service:?}");
     }
 
-    /// Kills: a place with a fixed rate whose marking uses measurements.
+    /// Catches: a place with a fixed rate whose marking uses measurements.
     #[test]
     fn a_fixed_rate_stays() {
         let mut service = Service::fixed(MOST);

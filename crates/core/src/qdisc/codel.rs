@@ -160,7 +160,7 @@ mod tests {
     /// first is hit an interval later, the second after an interval. Then follow the interval over
     /// the root of 2, of 3, and so on, each at the first departure from then on.
     ///
-    /// Kills: counting from the time of a drop, not from its due time; one interval less or more; a
+    /// Catches: counting from the time of a drop, not from its due time; one interval less or more; a
     /// flow without packets considered an empty queue.
     #[test]
     fn hits_follow_the_control_law() {
@@ -181,7 +181,7 @@ mod tests {
     /// and begins again. ns-3 has Linux's approximate roots, which come some packets sooner at
     /// first.
     ///
-    /// Kills: the whole count when dropping begins again; a law that starts again each time.
+    /// Catches: the whole count when dropping begins again; a law that starts again each time.
     #[test]
     fn drops_are_as_many_as_in_ns_3() {
         let ns_3 = [
@@ -229,7 +229,7 @@ mod tests {
     /// RFC 8289, section 5.4: with at most a full packet in the queue, no packet is hit, however
     /// old.
     ///
-    /// Kills: counting the packet that leaves as still waiting.
+    /// Catches: counting the packet that leaves as still waiting.
     #[test]
     fn the_last_packets_are_never_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((bench.tally.drops.total(), bench.waiting()), (0, 1));
     }
 
-    /// Kills: remembering packets that once waited too long.
+    /// Catches: remembering packets that once waited too long.
     #[test]
     fn a_burst_now_and_then_is_not_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 0);
     }
 
-    /// Kills: staying in the dropping state, in which all overdue packets are dropped at once.
+    /// Catches: staying in the dropping state, in which all overdue packets are dropped at once.
     #[test]
     fn congestion_after_a_calm_begins_with_one_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -282,7 +282,7 @@ mod tests {
 
     /// RFC 8289, section 5.5: overdue drops happen at once. Linux marks one packet at a time.
     ///
-    /// Kills: one mark for all overdue hits.
+    /// Catches: one mark for all overdue hits.
     #[test]
     fn after_a_standstill_many_are_dropped_or_one_is_marked() {
         for (ecn, at_least, at_most) in [(Ecn::NotEct, 20, 200), (Ecn::Ect0, 1, 1)] {
@@ -310,7 +310,7 @@ mod tests {
 
     /// An allocation has paid for the packet at the head of a flow. This packet departs.
     ///
-    /// Kills: dropping the promised packet; taking the victim from another flow.
+    /// Catches: dropping the promised packet; taking the victim from another flow.
     #[test]
     fn out_of_turn_the_promised_packet_leaves_and_one_behind_it_is_dropped() {
         let mut bench = Bench::new(Config::default().build(None, chance()));

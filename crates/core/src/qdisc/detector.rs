@@ -206,7 +206,7 @@ mod tests {
     /// The trace of ns-2.35: 500-byte packets every 1.3 ms at a link of 1 Mbit/s, 41 from 0.10004 s
     /// on and 8 from 0.40104 s on. `q_weight_` is 0.05, and the thresholds are out of reach.
     ///
-    /// Kills: one product too few for a silence; an idle time that begins when the last packet leaves
+    /// Catches: one product too few for a silence; an idle time that begins when the last packet leaves
     /// the queue; a length with the arriving packet in it.
     #[test]
     fn the_average_is_that_of_ns_2() {
@@ -274,7 +274,7 @@ mod tests {
     /// doi 10.1109/90.251892, section 7: `p / (1 - count p)` makes the distance uniform up to `1/p`;
     /// ns-2's `wait_` makes it uniform from `1/p` to `2/p`.
     ///
-    /// Kills: the two exchanged; a count that does not start again.
+    /// Catches: the two exchanged; a count that does not start again.
     #[test]
     fn distances_between_signals_are_uniform() {
         for (wait, distances) in [(false, 1..=9u32), (true, 10..=19)] {
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Kills: scaling the probability of a certain hit; counting packets in place of bytes.
+    /// Catches: scaling the probability of a certain hit; counting packets in place of bytes.
     #[test]
     fn by_size_a_short_packet_is_hit_in_proportion() {
         let by_size = Spread { wait: false, by_size: true };
@@ -330,7 +330,7 @@ mod tests {
 
     /// ns-2.35, `queue/red.cc`: at a length of at most 1, in packets or bytes, no packet is hit.
     ///
-    /// Kills: looking at the average only.
+    /// Catches: looking at the average only.
     #[test]
     fn an_almost_empty_queue_is_not_hit_whatever_its_average() {
         for (measure, short, enough) in [(Measure::Packets, 1, 2), (Measure::Bytes, 0, 1)] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: dropping the last factor.
+        /// Catches: dropping the last factor.
         #[test]
         fn a_power_is_a_product_of_equal_factors(base in 0.9f64..1.0, exponent in 0u64..2_000) {
             let product = (0..exponent).fold(1.0, |so_far, _| so_far * base);

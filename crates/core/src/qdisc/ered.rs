@@ -111,7 +111,7 @@ mod tests {
         hit.map(f64::from)
     }
 
-    /// Kills: division before hits are spread (the ratio becomes 1.8); division for packets out of
+    /// Catches: division before hits are spread (the ratio becomes 1.8); division for packets out of
     /// profile.
     #[test]
     fn a_packet_in_profile_is_hit_k_times_less_often() {

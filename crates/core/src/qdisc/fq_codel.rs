@@ -261,7 +261,7 @@ mod tests {
     /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues. These are
     /// served before the old ones.
     ///
-    /// Kills: one list for both.
+    /// Catches: one list for both.
     #[test]
     fn a_flow_that_was_silent_goes_first() {
         let mut bench = bench();
@@ -275,7 +275,7 @@ mod tests {
     /// RFC 8290, section 4.2, last paragraph: a new queue that becomes empty moves to the old
     /// queues. Packets that arrive just in time then cannot starve these.
     ///
-    /// Kills: leaving the lists at once.
+    /// Catches: leaving the lists at once.
     #[test]
     fn a_flow_cannot_stay_new_by_sending_just_in_time() {
         let mut bench = bench();
@@ -294,7 +294,7 @@ mod tests {
     /// Linux, `net/sched/sch_fq_codel.c`: half of the longest queue is dropped from its front, at
     /// most 64 packets.
     ///
-    /// Kills: dropping the arriving packet; one packet at a time; no end to a batch.
+    /// Catches: dropping the arriving packet; one packet at a time; no end to a batch.
     #[test]
     fn when_all_is_full_the_longest_line_loses_half_of_it() {
         let config = Config { packets: 100, ..Config::default() };
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!((bench.tally.drops.of(Reason::QueueFull), bench.waiting()), (64, 337));
     }
 
-    /// Kills: not updating the longest queue when a packet departs.
+    /// Catches: not updating the longest queue when a packet departs.
     #[test]
     fn the_longest_line_is_the_one_that_is_longest_now() {
         let mut bench =
@@ -345,7 +345,7 @@ mod tests {
     /// Linux, `include/net/codel_impl.h`, `codel_should_drop`, compares the backlog of the whole queue with
     /// one MTU. Here 20 flows have one packet each in a queue of 240 ms.
     ///
-    /// Kills: a comparison of the backlog of a flow, or with the quantum.
+    /// Catches: a comparison of the backlog of a flow, or with the quantum.
     #[test]
     fn flows_with_one_packet_each_are_hit_while_the_whole_queue_is_long() {
         let config = Config { ecn: false, quantum: Bytes(65_536), ..Config::default() };
@@ -367,7 +367,7 @@ mod tests {
 
     /// The promised packet departs, and the next packet is dropped although it is the flow's last.
     ///
-    /// Kills: a comparison of the backlog of a flow that an allocation serves.
+    /// Catches: a comparison of the backlog of a flow that an allocation serves.
     #[test]
     fn the_last_packet_of_a_flow_behind_the_promised_one_is_hit() {
         let config = Config { ecn: false, ..Config::default() };
@@ -384,7 +384,7 @@ mod tests {
 
     /// Each packet waits for 36 ms, and two packets take 37 ms at 650 kbit/s.
     ///
-    /// Kills: a target of 5 ms at every rate; a target that ignores a change of the rate.
+    /// Catches: a target of 5 ms at every rate; a target that ignores a change of the rate.
     #[test]
     fn a_packet_may_wait_for_the_time_of_two_at_a_low_rate() {
         let hits = |build: Option<Rate>, change: Option<Rate>| {

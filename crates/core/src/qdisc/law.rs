@@ -226,7 +226,7 @@ mod tests {
     /// RFC 8289, section 5.4 and its pseudocode: dropping resumes at the rate that worked last, if it
     /// ended less than 16 intervals ago and had hit more than one packet.
     ///
-    /// Kills: resuming with the whole count; forgetting what it began with; resuming after a day.
+    /// Catches: resuming with the whole count; forgetting what it began with; resuming after a day.
     #[test]
     fn what_begins_again_soon_begins_at_the_rate_that_worked() {
         let ended = Time::from_secs(1);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
     }
 
-    /// Kills: a target that grows at high rates; an interval that does not grow and falls below the target.
+    /// Catches: a target that grows at high rates; an interval that does not grow and falls below the target.
     #[test]
     fn target_and_interval_grow_with_the_time_of_two_packets() {
         let at = |rate: Option<Rate>| {
@@ -313,7 +313,7 @@ mod tests {
     /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, but the backlog
     /// does not.
     ///
-    /// Kills: a count that grows without a dropped packet; a mark for every overdue hit; a vain drop that is
+    /// Catches: a count that grows without a dropped packet; a mark for every overdue hit; a vain drop that is
     /// not due at the next call.
     #[test]
     fn rounds_do_not_grow_with_a_pause() {
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Kills: overdue drops of flows with one packet each, charged to a flow with more packets.
+    /// Catches: overdue drops of flows with one packet each, charged to a flow with more packets.
     #[test]
     fn overdue_drops_of_flows_with_one_packet_do_not_accumulate() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(128), Tally::default());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: rounding the square of the interval before the division.
+        /// Catches: rounding the square of the interval before the division.
         #[test]
         fn the_root_is_exact_to_the_nanosecond(nanos in 1u64..10_000_000_000, count in 1u32..100_000) {
             let spaced = spacing(Duration::from_nanos(nanos), count).as_nanos();

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Kills: forgetting to clear `used`; comparing classes with `<=` instead of `!=`.
+        /// Catches: forgetting to clear `used`; comparing classes with `<=` instead of `!=`.
         #[test]
         fn nobody_has_twice_as_much_as_the_one_it_names(
             changes in prop::collection::vec((0u32..6, 0u64..5_000), 1..100),
@@ -184,7 +184,7 @@ mod tests {
             }
         }
 
-        /// Kills: lists that an idle group keeps; lists that two groups have at once.
+        /// Catches: lists that an idle group keeps; lists that two groups have at once.
         #[test]
         fn groups_have_a_longest_member_each_and_lists_only_while_they_have_a_backlog(
             changes in prop::collection::vec((0u32..9, 0u64..3_000), 1..100),

@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Kills: a drop of a packet from another queue because of the overflow that the last arrival
+    /// Catches: a drop of a packet from another queue because of the overflow that the last arrival
     /// predicted; a drop without a notification of the marking, which then never marks its sender
     /// again.
     #[test]

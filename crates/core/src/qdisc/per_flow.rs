@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 5);
     }
 
-    /// Kills: one limit for all rates; a limit that ignores a change of the rate; a configured limit that
+    /// Catches: one limit for all rates; a limit that ignores a change of the rate; a configured limit that
     /// follows the rate.
     #[test]
     fn a_flow_has_a_second_of_the_rate_unless_its_limit_is_configured() {
@@ -218,7 +218,7 @@ mod tests {
 
     /// A frame that the kernel merged from several may exceed the bytes of a second.
     ///
-    /// Kills: a limit that fits no packet of a flow.
+    /// Catches: a limit that fits no packet of a flow.
     #[test]
     fn a_single_packet_of_any_length_may_wait() {
         let config = Config { flow_limit: Some(Bytes(5_000)), ..Config::default() };
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Kills: not updating `longest` when a packet departs.
+    /// Catches: not updating `longest` when a packet departs.
     #[test]
     fn a_line_that_was_served_pays_no_longer() {
         let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };

@@ -335,7 +335,7 @@ mod tests {
     /// `marking`, section 5.1: 10 Mbit/s of 500-byte packets at 160 Hz, tuned approximately for 50
     /// flows and 300 ms, and exactly for 60 and 180 ms.
     ///
-    /// Kills: the cube as a square; one round-trip time too few in the zero.
+    /// Catches: the cube as a square; one round-trip time too few in the zero.
     #[test]
     fn the_design_yields_the_coefficients_of_the_paper() {
         let (a, b) = pi_design(50.0, 0.3, 2_500.0, 160.0);
@@ -366,7 +366,7 @@ mod tests {
     /// The trace of ns-2.35: 500-byte packets every 1.3 ms from 0.10004 s to 0.2 s at a link of 1
     /// Mbit/s. `a_` is 0.002395, `b_` 0.002388 and `qref_` 8. Six packets were dropped.
     ///
-    /// Kills: ticks that see the packet of the event; a missing tick; `before` not kept.
+    /// Catches: ticks that see the packet of the event; a missing tick; `before` not kept.
     #[test]
     fn the_probability_is_that_of_ns_2() {
         let dropped = BTreeSet::from([43, 44, 56, 66, 68, 73]);
@@ -410,7 +410,7 @@ mod tests {
     proptest! {
         /// Calls in between change nothing, to the last bit. A long silence is a long sum.
         ///
-        /// Kills: a closed form from the first tick on; ending the loop one tick early.
+        /// Catches: a closed form from the first tick on; ending the loop one tick early.
         #[test]
         fn ticks_are_made_up_for_exactly(
             lengths in prop::collection::vec((0u32..400, 1u64..2_000), 1..20),
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Kills: considering a probability constant because it did not change in one tick.
+    /// Catches: considering a probability constant because it did not change in one tick.
     #[test]
     fn a_queue_that_shrinks_holds_the_probability_for_a_tick_only() {
         let mut controller = controller(0.01, 0.009, 8.0);

@@ -233,7 +233,7 @@ mod tests {
     /// RFC 8033, section 4.2, by hand: `p += (alpha (d - target) + beta (d - d_old)) / gentleness`,
     /// with delays of 30, 30, 40, 400, 400, 10 and 5 ms.
     ///
-    /// Kills: the two gains exchanged; the trend taken after the delay was stored; no largest step;
+    /// Catches: the two gains exchanged; the trend taken after the delay was stored; no largest step;
     /// decay whatever the delay.
     #[test]
     fn the_probability_follows_the_formula_of_the_rfc() {
@@ -275,7 +275,7 @@ mod tests {
 
     /// RFC 8033, section 5.4: between two hits the probabilities add up to 0.85 to 8.5.
     ///
-    /// Kills: a sum that omits packets before 0.85; a hit that does not reset it.
+    /// Catches: a sum that omits packets before 0.85; a hit that does not reset it.
     #[test]
     fn hits_are_neither_too_close_nor_too_far() {
         let mut random = chance();
@@ -318,7 +318,7 @@ mod tests {
 
     /// RFC 8033, section 4.4: a burst of 150 ms is not hit. Section 5.1: marks up to 10 %.
     ///
-    /// Kills: no burst allowance; marks at any probability; marks of packets that are not
+    /// Catches: no burst allowance; marks at any probability; marks of packets that are not
     /// ECN-capable.
     #[test]
     fn overload_is_marked_after_the_burst_and_dropped_when_it_lasts() {
@@ -338,7 +338,7 @@ mod tests {
     /// RFC 8033, section 4.1: no packet is hit while packets wait for a short time and the
     /// probability is below 20 %. Nor is one hit while at most two packets wait.
     ///
-    /// Kills: either exception; a delay that persists in an empty queue.
+    /// Catches: either exception; a delay that persists in an empty queue.
     #[test]
     fn a_line_that_is_short_is_left_alone() {
         let mut random = chance();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: ending the loop when only the probability is constant; a tick too few.
+        /// Catches: ending the loop when only the probability is constant; a tick too few.
         #[test]
         fn ticks_are_made_up_for_exactly(
             delays in prop::collection::vec((0u32..100, 1u64..600), 1..20),

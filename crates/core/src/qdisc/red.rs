@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// Kills: marks of packets that are not ECN-capable.
+    /// Catches: marks of packets that are not ECN-capable.
     #[test]
     fn what_cannot_be_marked_is_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
@@ -193,7 +193,7 @@ mod tests {
     /// Above the upper threshold, RFC 3168 and Linux continue to mark, and ns-2 drops
     /// (`use_mark_p_`).
     ///
-    /// Kills: a comparison with the spread probability, which is mostly above `max_p`.
+    /// Catches: a comparison with the spread probability, which is mostly above `max_p`.
     #[test]
     fn beyond_its_probability_marking_turns_to_dropping() {
         let steep = config("gentle = false");

@@ -193,7 +193,7 @@ mod tests {
 
     /// W = 8 packets: U = 30, half of it 15. W = 16: 108, 54.
     ///
-    /// Kills: sparing for U; the window of the trunk used for the flow; counting arrivals in place
+    /// Catches: sparing for U; the window of the trunk used for the flow; counting arrivals in place
     /// of departures.
     #[test]
     fn no_flow_is_hit_again_before_half_a_recovery_has_left() {

@@ -165,7 +165,7 @@ mod tests {
 
     /// Each kind of packet that is never dropped, in the middle of ACKs that are like it, or are plain.
     ///
-    /// Kills: each condition of `said` and `makes_redundant`, left out.
+    /// Catches: each condition of `said` and `makes_redundant`, left out.
     #[test]
     fn an_ack_that_says_anything_else_is_never_dropped() {
         assert!(drops([ack(1), ack(2), ack(3)]) && drops([ack(u32::MAX), ack(2), ack(3)]));
@@ -193,7 +193,7 @@ mod tests {
         assert!(!Last::default().makes_redundant(&ack(2), &ack(3)), "no ACK departed before it");
     }
 
-    /// Kills: a change that is compared with the ACK in front only, or with the ACK behind only.
+    /// Catches: a change that is compared with the ACK in front only, or with the ACK behind only.
     #[test]
     fn an_ack_with_a_change_of_ece_ace_ecn_or_dscp_is_kept() {
         let changes: [fn(&mut Packet, &mut TcpSegment); 6] = [
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Kills: an ACK that is compared with that of another flow, or of an earlier connection of its flow.
+    /// Catches: an ACK that is compared with that of another flow, or of an earlier connection of its flow.
     #[test]
     fn an_ack_of_another_connection_makes_none_redundant() {
         let other = |number| {
@@ -231,7 +231,7 @@ mod tests {
         assert!(!last.makes_redundant(&ack(2), &ack(3)), "the same addresses and ports once more");
     }
 
-    /// Kills: `<=` for `<` on either side: duplicates that are dropped, or replace others.
+    /// Catches: `<=` for `<` on either side: duplicates that are dropped, or replace others.
     #[test]
     fn duplicates_and_acks_in_front_of_them_are_kept() {
         assert!(!drops([ack(1), ack(1), ack(2)]), "a duplicate");

@@ -169,7 +169,7 @@ mod tests {
         bench.enqueue(0, len);
     }
 
-    /// Kills: counting user packets too; one management packet too many; departed packets still
+    /// Catches: counting user packets too; one management packet too many; departed packets still
     /// counted.
     #[test]
     fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_never() {
@@ -214,7 +214,7 @@ mod tests {
         (bench.tally.drops.of(Reason::Aqm), bench.tally.marks.of(Reason::Aqm))
     }
 
-    /// Kills: a beginning at a quarter of the threshold; drops of ECN-capable packets.
+    /// Catches: a beginning at a quarter of the threshold; drops of ECN-capable packets.
     #[test]
     fn early_means_some_from_half_of_the_threshold_on() {
         for (waiting, expected) in [(8, 0..1), (12, 900..1_100), (14, 1_400..1_600)] {
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Kills: a decision by the present number.
+    /// Catches: a decision by the present number.
     #[test]
     fn a_burst_into_a_line_that_was_short_is_not_hit() {
         let mut bench = bench(1_000_000, 16, true);
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
     }
 
-    /// Kills: an average that falls as fast as it rises. Its drops would be six times as frequent.
+    /// Catches: an average that falls as fast as it rises. Its drops would be six times as frequent.
     #[test]
     fn who_comes_while_the_line_shrinks_is_hit_at_most_twice_as_often_as_who_comes_while_it_grows()
     {
@@ -278,7 +278,7 @@ mod tests {
         bench.tally.drops.total() > before
     }
 
-    /// Kills: an average that falls at arrivals only; an average that is reset at once; a time that
+    /// Catches: an average that falls at arrivals only; an average that is reset at once; a time that
     /// restarts at each packet that was hit.
     #[test]
     fn what_waited_is_forgotten_in_time_while_none_waits() {

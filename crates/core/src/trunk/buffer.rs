@@ -63,7 +63,7 @@ mod tests {
 
     /// The paper prints 222,348 B and 222,248 B, which no whole length of a management packet gives.
     ///
-    /// Kills: `alpha` for `alpha + 1`.
+    /// Catches: `alpha` for `alpha + 1`.
     #[test]
     fn the_papers_router_needs_what_the_paper_says_within_half_a_percent() {
         let Bytes(room) = required_buffer(8, Bytes(52), [Bytes(1_500); 8], HALF).unwrap();

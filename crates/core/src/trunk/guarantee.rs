@@ -126,7 +126,7 @@ mod tests {
 
     /// In any Y ms, X * Y bytes depart: at most a packet less, and at most the bucket and a packet more.
     ///
-    /// Kills: a debt that ends with the tick; a timer of 2 ms with a bucket of 1 ms.
+    /// Catches: a debt that ends with the tick; a timer of 2 ms with a bucket of 1 ms.
     #[test]
     fn any_span_of_milliseconds_carries_its_share_of_the_guarantee() {
         for (mbps, lengths) in

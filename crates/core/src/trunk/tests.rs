@@ -63,7 +63,7 @@ fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> 
 
 /// The paper adds "a few percent" to equation 2, for user packets of dropped management packets.
 ///
-/// Kills: an initial window of ten packets; slow start beyond [`ALPHA`].
+/// Catches: an initial window of ten packets; slow start beyond [`ALPHA`].
 #[test]
 fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
     let slow_start_only = |details| tcp::Details { initial_threshold: None, ..begin(details) };
@@ -75,7 +75,7 @@ fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
     assert!(fullest(|details| details, 2, true) >= 150);
 }
 
-/// Kills: credit that forgets what was borrowed; credit for handshakes and acknowledgements.
+/// Catches: credit that forgets what was borrowed; credit for handshakes and acknowledgements.
 #[test]
 fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_each_connection() {
     for (vmss, connections, lengths) in [
@@ -119,7 +119,7 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
     }
 }
 
-/// Kills: the codepoint of this trunk on queued packets; departing packets without it.
+/// Catches: the codepoint of this trunk on queued packets; departing packets without it.
 #[test]
 fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own() {
     let queue = testing::queue("{ kind = \"trunk-fifo\", limit = \"60 kB\", threshold = 4 }");
@@ -135,7 +135,7 @@ fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own
     assert!(pair.arrived.iter().all(|it| it.packet.dscp == 10));
 }
 
-/// Kills: guaranteed traffic that takes credit.
+/// Catches: guaranteed traffic that takes credit.
 #[test]
 fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     let guarantee = Some(Rate::from_mbps(2));
@@ -157,7 +157,7 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
 
 /// At 8 kbit/s a packet is paid off in 1.5 s. At 8 Mbit/s the next packets depart sooner.
 ///
-/// Kills: a wait that is by the rate of before.
+/// Catches: a wait that is by the rate of before.
 #[test]
 fn a_guarantee_that_is_raised_is_sent_at_once() {
     let guaranteed = |kbps| Config { guarantee: Some(Rate::from_kbps(kbps)), ..config() };
@@ -175,7 +175,7 @@ fn a_guarantee_that_is_raised_is_sent_at_once() {
 /// A ceiling of 5 Mbit/s on a path of 10 Mbit/s: no packet is lost, and the egress rate is the
 /// ceiling.
 ///
-/// Kills: a trunk that looks again only when something comes.
+/// Catches: a trunk that looks again only when something comes.
 #[test]
 fn under_a_ceiling_a_trunk_sends_just_that() {
     let ceiling = Some(Rate::from_mbps(5));
@@ -192,7 +192,7 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
 /// dead peer from the queue, and past it on arrival. The path carries ten headers each, and the
 /// ceiling counts these bytes.
 ///
-/// Kills: a super-packet charged with its length here, from the queue or on arrival; a queued
+/// Catches: a super-packet charged with its length here, from the queue or on arrival; a queued
 /// packet marked as the trunk's although it passes it.
 #[test]
 fn of_super_packets_each_frame_counts_under_a_ceiling() {
@@ -227,7 +227,7 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
     }
 }
 
-/// Kills: credit for every retransmission of a path that is gone.
+/// Catches: credit for every retransmission of a path that is gone.
 #[test]
 fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_back() {
     let config = Config { guarantee: Some(Rate::from_kbps(800)), ..config() };
@@ -252,7 +252,7 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
 
 /// A peer that dies during traffic, and a peer that never existed.
 ///
-/// Kills: silence detected by timeouts of data only; connections that wait for minutes although
+/// Catches: silence detected by timeouts of data only; connections that wait for minutes although
 /// another one is answered; no questions while packets pass the trunk; queued packets that stay
 /// queued.
 #[test]
@@ -317,7 +317,7 @@ fn an_end_that_begins_anew_is_heard_again() {
     }
 }
 
-/// Kills: management packets while nothing waits.
+/// Catches: management packets while nothing waits.
 #[test]
 fn a_trunk_that_has_nothing_to_send_is_silent() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));

@@ -166,7 +166,7 @@ mod tests {
         Tunnel::of(&Config { wire, ..config() }, queue)
     }
 
-    /// Kills: the datagram's headers left out, or added once to a super-packet; its repeated headers left out.
+    /// Catches: the datagram's headers left out, or added once to a super-packet; its repeated headers left out.
     #[test]
     fn a_packet_takes_the_length_of_its_frames_on_the_path() {
         let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(tunnel(Wire::Headers).takes(&many), 3 * 1_440);
     }
 
-    /// Kills: the codepoint of the trunk in the inner header of a datagram.
+    /// Catches: the codepoint of the trunk in the inner header of a datagram.
     #[test]
     fn a_packet_in_a_datagram_keeps_its_codepoint() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(2), Tally::default());

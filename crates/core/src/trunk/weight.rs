@@ -127,7 +127,7 @@ impl Weight {
 mod tests {
     use super::*;
 
-    /// Kills: rounding down; a weight of zero; more than 16 connections.
+    /// Catches: rounding down; a weight of zero; more than 16 connections.
     #[test]
     fn a_weight_is_rounded_to_one_to_sixteen_connections() {
         for (millionths, expected) in
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Kills: packets that pass an empty queue counted as sent while busy; the time of the present backlog left out.
+    /// Catches: packets that pass an empty queue counted as sent while busy; the time of the present backlog left out.
     #[test]
     fn only_backlogged_time_counts_as_busy() {
         let adjuster = crate::itcp::Config::default();

@@ -150,7 +150,7 @@ mod tests {
     /// scale and largest segment has 8 + 22 + 8 + 1 + 2 + 16 bytes after the IP header. A TCP
     /// header has 40.
     ///
-    /// Kills: a management packet charged as a TCP header; its frame format taken from a user
+    /// Catches: a management packet charged as a TCP header; its frame format taken from a user
     /// packet.
     #[test]
     fn a_management_packet_is_as_long_as_it_is_on_the_wire() {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((tagged.len, tagged.vlan), (live.len + 4, 7));
     }
 
-    /// Kills: a segment of 46 bytes counted as 24 bytes, a TCP header of 32 minus UDP.
+    /// Catches: a segment of 46 bytes counted as 24 bytes, a TCP header of 32 minus UDP.
     #[test]
     fn a_segment_with_timestamps_is_22_bytes_longer_than_its_tcp_header() {
         let header = TcpSegment { timestamps: Some((1, 2)), ..TcpSegment::default() };
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((datagram_len(&segment), segment.header_len()), (54, 32));
     }
 
-    /// Kills: a tag of the LAN counted on the WAN, or one there not counted.
+    /// Catches: a tag of the LAN counted on the WAN, or one there not counted.
     #[test]
     fn a_user_packet_is_longer_by_its_datagram_and_by_what_the_link_headers_differ() {
         let v4 = "192.0.2.1".parse().unwrap();

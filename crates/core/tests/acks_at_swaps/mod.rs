@@ -45,7 +45,7 @@ fn passing(change: Change, n: u32) -> PolicySet {
 /// in 0.8 s let through three amounts at most: the bytes of the rate, the two seconds of it that may be owed,
 /// and a frame per swap.
 ///
-/// Kills: a debt forgiven with a replaced conditioner, with the aggregate that a flow leaves, or with a
+/// Catches: a debt forgiven with a replaced conditioner, with the aggregate that a flow leaves, or with a
 /// vanished aggregate without a backlog.
 #[test]
 fn no_swap_forgives_a_debt() {
@@ -90,7 +90,7 @@ fn no_swap_forgives_a_debt() {
 /// A `postack` that takes over a flow knows the last ACK that departed. So it holds the others, whether the
 /// slice of the swap or the flow's next packet comes first, and releases them step by step.
 ///
-/// Kills: the sequence state of a flow forgotten in `renew` or in `dissolve`; the state after the removal of
+/// Catches: the sequence state of a flow forgotten in `renew` or in `dissolve`; the state after the removal of
 /// the held ACKs.
 #[test]
 fn acks_stay_held_when_another_policy_takes_over_the_flow() {

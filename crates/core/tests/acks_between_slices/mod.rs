@@ -206,7 +206,7 @@ impl Senders {
 
 /// ACKs arrive after the new policies are in force, before and after their aggregates change class.
 ///
-/// Kills: the report of an aggregate in its new class subtracted there from its report in the former class
+/// Catches: the report of an aggregate in its new class subtracted there from its report in the former class
 /// (`note` without `place`).
 #[test]
 fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
@@ -233,7 +233,7 @@ fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
 
 /// The aggregate of all flows vanishes. Flows without held ACKs get one while those of the others move.
 ///
-/// Kills: an aggregate that is removed with an ACK of a member that held none when its turn came
+/// Catches: an aggregate that is removed with an ACK of a member that held none when its turn came
 /// (`take_any_acks` that does not begin again).
 #[test]
 fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
@@ -303,7 +303,7 @@ proptest! {
 
     /// No ACK is lost, no turn lasts for ever, and all buffers are free at the end.
     ///
-    /// Kills: reports in the account of a former class (`note` without `place`).
+    /// Catches: reports in the account of a former class (`note` without `place`).
     #[test]
     fn held_acks_survive_every_interleaving_of_swaps_and_arrivals(steps in steps()) {
         let mut senders = Senders::new(Set::PLAIN);

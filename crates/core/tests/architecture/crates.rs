@@ -176,7 +176,7 @@ fn example(name: &str, ours: &[&str], foreign: &[(&str, bool)]) -> Crate {
     }
 }
 
-/// Kills: a row that is not compared; a crate in the same line of the diagram that counts as below.
+/// Catches: a row that is not compared; a crate in the same line of the diagram that counts as below.
 #[test]
 fn a_page_that_tells_otherwise_is_refused() {
     let page = "# Map\n\n## Crates\n\n```\ntidegate   the program\nsim · wire\ncore\n```\n\n\
@@ -201,7 +201,7 @@ fn a_page_that_tells_otherwise_is_refused() {
     assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");
 }
 
-/// Kills: dependencies of tests that count; an executor anywhere.
+/// Catches: dependencies of tests that count; an executor anywhere.
 #[test]
 fn a_foreign_crate_in_the_mechanisms_and_an_executor_elsewhere_are_refused() {
     let of = |name, used, for_tests| foreign(&[example(name, &[], &[(used, for_tests)])]).concat();

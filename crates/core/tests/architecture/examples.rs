@@ -88,7 +88,7 @@ fn the_main_types_have_a_contract_and_an_example_that_runs() {
     assert!(count >= LEAST, "{count} examples in documentation, of at least {LEAST}");
 }
 
-/// Kills: examples that do not run counted; a closing fence counted; a type without its example
+/// Catches: examples that do not run counted; a closing fence counted; a type without its example
 /// accepted.
 #[test]
 fn the_check_finds_what_is_missing() {

@@ -81,7 +81,7 @@ fn every_id_has_a_paragraph_in_the_ledger() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Kills: an id that is missed before a full stop, in a range or in brackets; a number of which
+/// Catches: an id that is missed before a full stop, in a range or in brackets; a number of which
 /// only the first digit counts.
 #[test]
 fn an_id_without_a_paragraph_is_refused() {

@@ -240,7 +240,7 @@ pub(super) fn methods(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Kills: types of one file only; types of other crates or of tests; a `pub(crate)` type that is
+/// Catches: types of one file only; types of other crates or of tests; a `pub(crate)` type that is
 /// missed; a registry's name that is refused.
 #[test]
 fn a_type_name_used_twice_in_a_crate_is_refused() {
@@ -270,7 +270,7 @@ fn a_type_name_used_twice_in_a_crate_is_refused() {
     assert_eq!(about(type_names, &configs), "");
 }
 
-/// Kills: blocks with generics that are missed; trait implementations that are refused; a header
+/// Catches: blocks with generics that are missed; trait implementations that are refused; a header
 /// that names the type alone.
 #[test]
 fn methods_far_from_their_fields_are_refused() {
@@ -288,7 +288,7 @@ fn methods_far_from_their_fields_are_refused() {
     assert_eq!(about("crates/y/src/b.rs", block), "");
 }
 
-/// Kills: a name that stays in the list of shared names after one of its types is left.
+/// Catches: a name that stays in the list of shared names after one of its types is left.
 #[test]
 fn a_shared_name_that_is_unique_is_refused() {
     let one = [("crates/core/src/a.rs", "struct State;")];

@@ -123,7 +123,7 @@ proptest! {
     /// No packet waits while the bucket has tokens that it may use. These are all tokens of a common bucket,
     /// the upper half if members save, or the tokens of its own part.
     ///
-    /// Kills: `logical-partitions` whose spare part is the full bucket only; `partitioned` that waits for a
+    /// Catches: `logical-partitions` whose spare part is the full bucket only; `partitioned` that waits for a
     /// whole packet in a smaller part; a common bucket that returns a later time.
     #[test]
     fn no_packet_waits_while_the_bucket_has_tokens_that_it_may_use(scene in scenes()) {

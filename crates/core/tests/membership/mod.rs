@@ -187,7 +187,7 @@ proptest! {
 
     /// No allocation grants more than the profile's bucket holds, whatever members and profile do.
     ///
-    /// Kills: `partitioned` without the bucket of the whole aggregate, when it grants and when it
+    /// Catches: `partitioned` without the bucket of the whole aggregate, when it grants and when it
     /// polices; `set` of the bucket without a cut to the new depth; `earn` missing after
     /// `discount`.
     #[test]
@@ -205,7 +205,7 @@ proptest! {
     /// This does not hold for `partitioned`. It limits a bucket to its part at each look, so a part
     /// that is smaller for a while cuts only the buckets looked at in that time.
     ///
-    /// Kills: `full_at` or `look_at` not moved to an earlier time.
+    /// Catches: `full_at` or `look_at` not moved to an earlier time.
     #[test]
     fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
@@ -222,7 +222,7 @@ proptest! {
     ///
     /// The harness checks the bound: a grant asks for at most three first packets per member.
     ///
-    /// Kills: `lru` that leaves a member among the fresh ones when it takes tokens on arrival;
+    /// Catches: `lru` that leaves a member among the fresh ones when it takes tokens on arrival;
     /// `common` without `done` for a member without packets.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(

@@ -10,7 +10,7 @@ use tidegate_core::policy::{Action, PolicySet};
 
 use super::{Gateway, MSS, Run, policy};
 
-/// Kills: ACKs compared with those of an earlier connection on the same ports; ACKs of the earlier connection
+/// Catches: ACKs compared with those of an earlier connection on the same ports; ACKs of the earlier connection
 /// released to the new one.
 #[test]
 fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
@@ -82,7 +82,7 @@ fn within(run: &mut Run, span: Duration) -> usize {
 
 /// A host that silently lost its connection opens a new one on the same ports.
 ///
-/// Kills: held ACKs of the old connection released before or after the SYN with ACK of the new one, or by a
+/// Catches: held ACKs of the old connection released before or after the SYN with ACK of the new one, or by a
 /// release rule other than the gate; sequence state of the old connection kept for the new one.
 #[test]
 fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
@@ -107,7 +107,7 @@ fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
 
 /// A SYN of any host ends no connection.
 ///
-/// Kills: ACKs dropped by a SYN; ACKs that stay stopped although the connection still exists or the SYN has
+/// Catches: ACKs dropped by a SYN; ACKs that stay stopped although the connection still exists or the SYN has
 /// no answer; a SYN with ACK of another SYN taken for an answer.
 #[test]
 fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
@@ -135,7 +135,7 @@ fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
     }
 }
 
-/// Kills: a SYN that stops ACKs of a policy or member that was removed meanwhile.
+/// Catches: a SYN that stops ACKs of a policy or member that was removed meanwhile.
 #[test]
 fn acks_that_a_syn_stopped_go_on_when_their_policy_goes() {
     for control in CONTROLS {

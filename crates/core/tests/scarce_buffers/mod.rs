@@ -87,7 +87,7 @@ impl Scarce {
 
 /// A new flow holds no ACK. Its first ACK covers many segments while few buffers are free.
 ///
-/// Kills: no timer and no turn for the remainder of an ACK whose first step departs as buffers are scarce.
+/// Catches: no timer and no turn for the remainder of an ACK whose first step departs as buffers are scarce.
 #[test]
 fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
     for pool in POOLS {
@@ -134,7 +134,7 @@ fn passes(run: &mut Run, end: Time) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Kills: the same mutant, after any history of the flow.
+    /// Catches: the same mutant, after any history of the flow.
     #[test]
     fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
         allocation in prop::sample::select(&ALLOCATIONS),

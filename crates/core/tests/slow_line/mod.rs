@@ -60,7 +60,7 @@ const SECONDS: u64 = 60;
 /// By this time, the initial burst has left the queue of the line.
 const WARM: Time = Time::from_secs(20);
 
-/// Kills: a packet chosen before the line is free.
+/// Catches: a packet chosen before the line is free.
 #[test]
 fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
@@ -72,7 +72,7 @@ fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     }
 }
 
-/// Kills: a rate that is not exact to the byte; a debt that is forgotten; two frames beyond the
+/// Catches: a rate that is not exact to the byte; a debt that is forgotten; two frames beyond the
 /// burst.
 #[test]
 fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
@@ -84,7 +84,7 @@ fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
     }
 }
 
-/// Kills: the rate of the other direction; a limit that a change of the rate does not update.
+/// Catches: the rate of the other direction; a limit that a change of the rate does not update.
 #[test]
 fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
     let mbps = |up, down| GatewayConfig {

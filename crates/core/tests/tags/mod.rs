@@ -6,7 +6,7 @@ use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Outer, Protocol, Tunnel,
 
 use super::{Duration, Run, SECOND};
 
-/// Kills: a connection whose directions have different tags left as two flows, on which ACK control does nothing.
+/// Catches: a connection whose directions have different tags left as two flows, on which ACK control does nothing.
 #[test]
 fn acks_are_held_whatever_the_tags_of_the_two_directions_are() {
     for vlans in [[7, 7], [10, 20], [NO_VLAN, 20], [10, NO_VLAN]] {
@@ -32,7 +32,7 @@ fn gre([up, down]: [bool; 2]) -> [Option<Outer>; 2] {
     [Some(outer(up)), Some(outer(down).reverse())]
 }
 
-/// Kills: a tunnel with checksums at one end taken for two tunnels, so that ACK control does nothing; ACKs made for a
+/// Catches: a tunnel with checksums at one end taken for two tunnels, so that ACK control does nothing; ACKs made for a
 /// tunnel that has checksums only where they go.
 #[test]
 fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
@@ -52,7 +52,7 @@ fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
 
 /// Two tenants with equal addresses, ports and numbers under one policy.
 ///
-/// Kills: flows told by addresses alone; a SYN with ACK of one tenant that joins the flow of the other; one of them
+/// Catches: flows told by addresses alone; a SYN with ACK of one tenant that joins the flow of the other; one of them
 /// left out of the report.
 #[test]
 fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {

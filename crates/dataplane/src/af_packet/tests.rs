@@ -171,7 +171,7 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
 
 /// The frames of eight flows are refused, and the ninth flow does not wait for them.
 ///
-/// Kills: a refused frame that stays first until it is dropped; fewer probes than refused flows; a
+/// Catches: a refused frame that stays first until it is dropped; fewer probes than refused flows; a
 /// queue filled by refused frames.
 #[test]
 fn flows_the_interface_refuses_stop_no_other() {
@@ -195,7 +195,7 @@ fn flows_the_interface_refuses_stop_no_other() {
     assert_eq!((refused.len, bench.pool.in_use(), bench.port.outgoing.len()), (60, 0, 0));
 }
 
-/// Kills: a frame dropped, or its flow moved back, although the kernel took no frame after it.
+/// Catches: a frame dropped, or its flow moved back, although the kernel took no frame after it.
 #[test]
 fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     let mut bench = Bench::new(64);
@@ -214,7 +214,7 @@ fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     assert_eq!(bench.port.counters().drops.total(), 0);
 }
 
-/// Kills: a super-packet of a tunnel passed to the kernel; its pieces sent out of order.
+/// Catches: a super-packet of a tunnel passed to the kernel; its pieces sent out of order.
 #[test]
 fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     let mut bench = Bench::new(16);
@@ -238,7 +238,7 @@ fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     assert_eq!((counters.sent, counters.split, bench.pool.in_use()), (7, 1, 0));
 }
 
-/// Kills: a super-packet that cannot be split passed to the kernel whole, or not reported.
+/// Catches: a super-packet that cannot be split passed to the kernel whole, or not reported.
 #[test]
 fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     let mut bench = Bench::new(16);
@@ -258,7 +258,7 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     assert_eq!(bench.pool.in_use(), 0);
 }
 
-/// Kills: the checksum left to the kernel, which writes a sum of 16 bits into the first half of the
+/// Catches: the checksum left to the kernel, which writes a sum of 16 bits into the first half of the
 /// field.
 #[test]
 fn an_sctp_checksum_left_to_the_interface_is_completed() {
@@ -381,7 +381,7 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     bench.pool.release(first);
 }
 
-/// Kills: each frame of a super-packet that was split counted as stale; none counted where the first has been handed on.
+/// Catches: each frame of a super-packet that was split counted as stale; none counted where the first has been handed on.
 #[test]
 fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
     let mut bench = Bench::new(64);
@@ -402,7 +402,7 @@ fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
 
 /// Every frame that arrived during a hang is a copy, or stale, or found no room in the socket.
 ///
-/// Kills: copies counted as stale; lost frames counted although they are copies.
+/// Catches: copies counted as stale; lost frames counted although they are copies.
 #[test]
 fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     let cases = [
@@ -456,7 +456,7 @@ fn what_is_to_be_done_to_a_frame_goes_with_it() {
 proptest! {
     /// For any answers of the interface, each frame is sent once or dropped once, in order.
     ///
-    /// Kills: releasing one frame more than was sent; continuing after "no room" with the next
+    /// Catches: releasing one frame more than was sent; continuing after "no room" with the next
     /// frame of the same flow.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
@@ -485,7 +485,7 @@ proptest! {
     /// For any answers of the interface and any refused flows, each frame is sent once or dropped
     /// once, and each flow stays in order.
     ///
-    /// Kills: a refused frame moved without the rest of its flow; the index of an offered frame
+    /// Catches: a refused frame moved without the rest of its flow; the index of an offered frame
     /// kept for the next batch.
     #[test]
     fn each_flow_stays_in_order_whatever_is_refused(
@@ -519,7 +519,7 @@ proptest! {
     }
 }
 
-/// Kills: a frame of zero bytes passed to the kernel.
+/// Catches: a frame of zero bytes passed to the kernel.
 #[test]
 fn a_packet_without_a_frame_is_dropped_and_counted() {
     let mut bench = Bench::new(2);

@@ -128,7 +128,7 @@ impl fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Kills: a failed check that ends an alarm, or that is not reported; an alarm reported twice.
+    /// Catches: a failed check that ends an alarm, or that is not reported; an alarm reported twice.
     #[test]
     fn a_look_that_fails_keeps_the_troubles_of_its_port_and_is_one_itself() {
         let port = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);

@@ -96,7 +96,7 @@ mod tests {
         reader.read_to_end(&mut Vec::new()).is_ok()
     }
 
-    /// Kills: a thread that inherits foreign descriptors; a process that keeps its copy of a held
+    /// Catches: a thread that inherits foreign descriptors; a process that keeps its copy of a held
     /// one.
     #[test]
     fn it_holds_its_descriptors_alone_and_nothing_else() {

@@ -130,7 +130,7 @@ mod tests {
         file
     }
 
-    /// Kills: counts of an earlier version that are zero after an upgrade; its deadline, or frames,
+    /// Catches: counts of an earlier version that are zero after an upgrade; its deadline, or frames,
     /// taken for bytes.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {

@@ -267,7 +267,7 @@ mod tests {
         result.return_value
     }
 
-    /// Kills: one count for all reasons; bytes left out.
+    /// Catches: one count for all reasons; bytes left out.
     #[test]
     fn the_xdp_program_passes_frames_by_unless_the_gateway_lives_and_listens() {
         let cases = [
@@ -310,7 +310,7 @@ mod tests {
 
     /// The deadline is centuries away, so only the closed descriptor can cause the bypass.
     ///
-    /// Kills: a program that decides by the deadline alone.
+    /// Catches: a program that decides by the deadline alone.
     #[test]
     fn frames_pass_as_soon_as_the_last_descriptor_of_the_gateway_closes() {
         let Some(mut object) = loaded(Object::swallow(&lo())) else { return };

@@ -307,7 +307,7 @@ proptest! {
     /// Every sent frame is valid. Data arrives unchanged, and every acknowledgement arrives. The
     /// acknowledgement number of a pure ACK never decreases.
     ///
-    /// Kills: an ACK made from data without the cut. An ACK cut from a super-packet that the kernel
+    /// Catches: an ACK made from data without the cut. An ACK cut from a super-packet that the kernel
     /// still has to split. Copies not made after a call that returns packets. Sequence numbers not
     /// written back.
     #[test]

@@ -81,7 +81,7 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> UnfinishedFrames {
     UnfinishedFrames { memory, pool, packet }
 }
 
-/// Kills: an inner TCP checksum not updated for the new window because the outer checksum was
+/// Catches: an inner TCP checksum not updated for the new window because the outer checksum was
 /// unfinished; a finished checksum still left to the kernel.
 #[test]
 fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
@@ -98,7 +98,7 @@ fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     pool.release(packet);
 }
 
-/// Kills: an ACK cut from data as if its TCP checksum were unfinished.
+/// Catches: an ACK cut from data as if its TCP checksum were unfinished.
 #[test]
 fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
@@ -120,7 +120,7 @@ fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     pool.release(ack);
 }
 
-/// Kills: a piece of data sent as an ACK.
+/// Catches: a piece of data sent as an ACK.
 #[test]
 fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     let mut frame = vxlan();
@@ -135,7 +135,7 @@ fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     pool.release(ack);
 }
 
-/// Kills: an unfinished checksum of the TCP header, or of a super-packet, finished on arrival.
+/// Catches: an unfinished checksum of the TCP header, or of a super-packet, finished on arrival.
 #[test]
 fn the_checksum_of_the_tcp_header_stays_unfinished() {
     let mut frame = vxlan();

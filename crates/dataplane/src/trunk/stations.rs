@@ -93,7 +93,7 @@ mod tests {
         Frame { source: [2, 0, 0, 0, 0, mac], ..frame }
     }
 
-    /// Kills: a tag forgotten; the first station kept for ever; ARP ignored.
+    /// Catches: a tag forgotten; the first station kept for ever; ARP ignored.
     #[test]
     fn a_station_is_where_it_was_last_heard() {
         let mut stations = Stations::default();

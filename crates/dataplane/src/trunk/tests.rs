@@ -187,7 +187,7 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Kills: management packets that depart as the last frame in their buffer. Management packets of
+/// Catches: management packets that depart as the last frame in their buffer. Management packets of
 /// the peer not consumed. Sequence space and acknowledgements missing in a datagram. A next hop
 /// that is not resolved.
 #[test]
@@ -219,7 +219,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
     }
 }
 
-/// Kills: segments of strangers passed to the machine because of their ports; a datagram accepted
+/// Catches: segments of strangers passed to the machine because of their ports; a datagram accepted
 /// twice.
 #[test]
 fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
@@ -292,7 +292,7 @@ fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Kills: no counter for truncated datagrams, for segments of unknown connections, or for datagrams
+/// Catches: no counter for truncated datagrams, for segments of unknown connections, or for datagrams
 /// of strangers. A datagram counted twice.
 #[test]
 fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
@@ -349,7 +349,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     }
 }
 
-/// Kills: any packet with the flow key of a management connection sent as a datagram.
+/// Catches: any packet with the flow key of a management connection sent as a datagram.
 #[test]
 fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     let mut world = World::new(false);
@@ -368,7 +368,7 @@ fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     assert!(world.sites[1].absorbed() <= absorbed + management + hellos);
 }
 
-/// Kills: ARP, neighbour discovery and multicast held until there is credit.
+/// Catches: ARP, neighbour discovery and multicast held until there is credit.
 #[test]
 fn what_is_for_the_network_here_waits_for_no_peer() {
     let mut world = World::new(false);
@@ -391,7 +391,7 @@ fn what_is_for_the_network_here_waits_for_no_peer() {
     assert_eq!(waits, 1, "the user's packet does");
 }
 
-/// Kills: a hello that waits for its interval after the next hop is resolved.
+/// Catches: a hello that waits for its interval after the next hop is resolved.
 #[test]
 fn they_greet_each_other_as_soon_as_they_can() {
     let mut world = World::new(false);
@@ -404,7 +404,7 @@ fn they_greet_each_other_as_soon_as_they_can() {
 /// trips the first connection is answered, and after the same time again packets cross as before.
 /// Without hellos, it would wait for half the length of the outage.
 ///
-/// Kills: hellos that are not reported to the machine.
+/// Catches: hellos that are not reported to the machine.
 #[test]
 fn after_a_long_silence_they_go_on_with_the_first_hello() {
     let mut world = World::new(false);
@@ -425,7 +425,7 @@ fn after_a_long_silence_they_go_on_with_the_first_hello() {
     assert!(world.sites[1].lan[1].borrow().len() >= 100);
 }
 
-/// Kills: a session that ends because the path MTU changes; one that continues with another key; a
+/// Catches: a session that ends because the path MTU changes; one that continues with another key; a
 /// removed trunk that still accepts datagrams.
 #[test]
 fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
@@ -504,7 +504,7 @@ fn crossed(world: &World) -> [usize; 4] {
 /// over IPv6. Their ACKs are half of that. Occasional senders cause no more management packets,
 /// because credit is kept. A hello of 80 or 100 bytes each second is added.
 ///
-/// Kills: a management packet for less than VMSS; credit lost while no packet waits; a longer
+/// Catches: a management packet for less than VMSS; credit lost while no packet waits; a longer
 /// datagram.
 #[test]
 fn what_a_trunk_adds_is_a_twentieth_of_what_users_send() {

@@ -219,7 +219,7 @@ fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Kills: `ip link add l`, which `ip` reads as `ip link add link`.
+    /// Catches: `ip link add l`, which `ip` reads as `ip link add link`.
     #[test]
     fn names_of_interfaces_stand_behind_a_keyword() {
         let mut commands = String::new();

@@ -120,7 +120,7 @@ mod tests {
         out
     }
 
-    /// Kills: not advancing over differing bytes; comparing without the end of a block.
+    /// Catches: not advancing over differing bytes; comparing without the end of a block.
     #[test]
     fn a_receiver_notices_what_is_not_intact() {
         let whole = bytes(0, 3 * PERIOD);

@@ -108,7 +108,7 @@ mod tests {
 
     /// The marker is of 100 s, and then the clock is set back to 50 s.
     ///
-    /// Kills: a change with an earlier time than its marker that is taken as committed; a removal that is.
+    /// Catches: a change with an earlier time than its marker that is taken as committed; a removal that is.
     #[test]
     fn what_changes_after_the_clock_was_set_back_waits_for_a_marker() {
         let (first, edited) = (files(&[80, 90]), files(&[80, 55]));
@@ -130,7 +130,7 @@ mod tests {
 
     /// Files and the directory are of 80 and 90 s. The clock is set back, and the next marker is of 60 s.
     ///
-    /// Kills: unchanged files taken for newer than the marker when the clock reaches their times again, and the directory
+    /// Catches: unchanged files taken for newer than the marker when the clock reaches their times again, and the directory
     /// too; files that are really newer taken for committed because others are known.
     #[test]
     fn unchanged_files_stay_committed_when_the_clock_reaches_their_times_again() {
@@ -148,7 +148,7 @@ mod tests {
     /// In a file system with times in whole seconds, all is of 100 s. The second marker is of the same length as the
     /// first, and is written into the same file.
     ///
-    /// Kills: a marker with other content taken for the same because its version is, which loses the commit.
+    /// Catches: a marker with other content taken for the same because its version is, which loses the commit.
     #[test]
     fn a_marker_with_other_content_commits_within_the_step_of_coarse_times() {
         let one = files(&[100, 100]);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(committed.newer(&Found { content: b"42", ..same }, at(101)), None);
     }
 
-    /// Kills: an order of times that is not kept where nothing is known, as after a start.
+    /// Catches: an order of times that is not kept where nothing is known, as after a start.
     #[test]
     fn after_a_start_the_times_decide() {
         let committed = Committed::default();

@@ -179,7 +179,7 @@ mod tests {
         item(ItemKind::Policy, "web", b"/t/policy/web", value)
     }
 
-    /// Kills: ranges that contain `status/`, or end before `trunk/`.
+    /// Catches: ranges that contain `status/`, or end before `trunk/`.
     #[test]
     fn ranges_hold_all_but_status() {
         let keys = Keys::new("/t/");
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Kills: the name of the body taken or ignored; a `class` of a policy refused; line numbers
+    /// Catches: the name of the body taken or ignored; a `class` of a policy refused; line numbers
     /// from 0.
     #[test]
     fn a_value_is_the_body_of_one_table() {

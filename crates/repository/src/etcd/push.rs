@@ -311,7 +311,7 @@ const LIMITS_OF_ANSWERS: Limits = Limits { size: SMALL, policies: 0 };
 mod tests {
     use super::*;
 
-    /// Kills: `<=` operations; a size that is not reset; the order changed.
+    /// Catches: `<=` operations; a size that is not reset; the order changed.
     #[test]
     fn batches_keep_to_the_limits_of_the_server() {
         let operations: Vec<_> = (0..300).map(|n| put(&format!("{n:03}"), Vec::new())).collect();

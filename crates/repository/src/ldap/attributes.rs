@@ -140,7 +140,7 @@ mod tests {
     /// Tables whose fields have attributes of their own.
     const TABLES: [&str; 3] = ["match", "profile", "mark"];
 
-    /// Kills: a field of policy files without a row.
+    /// Catches: a field of policy files without a row.
     #[test]
     fn every_field_of_policy_files_has_an_attribute() {
         let schema = tidegate_config::policy_file::schema();

@@ -158,7 +158,7 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
-    /// Kills: an OR that joins values of two fields, which would match more than was asked for.
+    /// Catches: an OR that joins values of two fields, which would match more than was asked for.
     #[test]
     fn or_joins_conditions_that_differ_in_one_field() {
         let web = table("src = \"10.0.0.1\"\ndst_port = 80");
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(joined, Ok(Table::new()));
     }
 
-    /// Kills: an AND that lets the last condition win.
+    /// Catches: an AND that lets the last condition win.
     #[test]
     fn and_joins_conditions_on_different_fields() {
         let joined = all_of(vec![table("dst_port = 80"), table("protocol = \"tcp\"")]);

@@ -308,7 +308,7 @@ mod tests {
         filter
     }
 
-    /// Kills: a filter that matches more than it says, as something in it was passed over.
+    /// Catches: a filter that matches more than it says, as something in it was passed over.
     #[test]
     fn a_filter_that_no_match_can_express_is_refused_by_attribute() {
         let source = ("pcelsIPHdrSourceAddress", &[10, 0, 0, 1][..]);

@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(back(&item), item);
     }
 
-    /// Kills: a table without the attribute that earlier versions wrote.
+    /// Catches: a table without the attribute that earlier versions wrote.
     #[test]
     fn an_entry_with_an_earlier_name_of_a_field_is_read() {
         let item = policy("signal = \"postack\"");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a standard attribute for a value that it does not keep, such as `TCP` or a list
+        /// Catches: a standard attribute for a value that it does not keep, such as `TCP` or a list
         /// with one element.
         #[test]
         fn no_match_is_lost(matched in matches(), roles in prop::collection::vec("(a|B|b|c&&d|)", 0..3), priority in -2_i64..2) {

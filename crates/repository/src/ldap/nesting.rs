@@ -160,7 +160,7 @@ mod tests {
         })
     }
 
-    /// Kills: a depth that is counted over messages; an element that is never closed.
+    /// Catches: a depth that is counted over messages; an element that is never closed.
     #[test]
     fn a_message_of_many_levels_is_refused() {
         let mut nesting = Nesting::default();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a header that must not be cut; content that is read as headers.
+        /// Catches: a header that must not be cut; content that is read as headers.
         #[test]
         fn messages_pass_however_they_are_cut(messages in prop::collection::vec(element(), 1..5), cut in 1_usize..9) {
             let mut nesting = Nesting::default();

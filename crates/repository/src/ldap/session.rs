@@ -363,7 +363,7 @@ const SHORT_LENGTH: u8 = 0x7f;
 mod tests {
     use super::*;
 
-    /// Kills: a password in a URL, which alarms and logs would show.
+    /// Catches: a password in a URL, which alarms and logs would show.
     #[test]
     fn a_url_has_no_password() {
         for url in ["ldap://cn=gw:hunter2@host", "ldap:// cn:hunter2@host", "http://a:hunter2@host"]

@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a string that looks like TOML without quotes; a line break as it is; a key
+        /// Catches: a string that looks like TOML without quotes; a line break as it is; a key
         /// without quotes.
         #[test]
         fn no_value_is_lost(value in values()) {

@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(fields["profile"], Value::Table(profile));
     }
 
-    /// Kills: an attribute that is passed over in silence.
+    /// Catches: an attribute that is passed over in silence.
     #[test]
     fn an_attribute_that_cannot_be_mapped_is_refused_by_name() {
         let cases: [(&str, &[(&str, &str)]); 8] = [

@@ -32,7 +32,7 @@ pub(crate) fn random_sets(number: usize) -> Vec<Vec<Item>> {
 
 /// Pushes random sets into `repository` in any spelling, pulls them, and compares canonical texts.
 ///
-/// Kills: an item or a field that the repository loses, adds or changes. An item of an earlier set
+/// Catches: an item or a field that the repository loses, adds or changes. An item of an earlier set
 /// that stays. A push and a pull with different revisions.
 pub(crate) async fn sets_come_back_the_same(repository: &Arc<dyn PolicyRepository>, sets: usize) {
     for (seed, set) in (0u64..).zip(random_sets(sets)) {

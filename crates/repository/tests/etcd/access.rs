@@ -62,7 +62,7 @@ async fn with_users(server: &Etcd) {
     server.call("/v3/auth/enable", json!({})).await;
 }
 
-/// Kills: a token that is not exchanged again after the server forgot it; a password in a fault.
+/// Catches: a token that is not exchanged again after the server forgot it; a password in a fault.
 #[tokio::test]
 async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     let Some(server) = Etcd::start().await else { return };
@@ -96,7 +96,7 @@ async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     while held(&next_snapshot(&mut watch).await)[0].name != "mail" {}
 }
 
-/// Kills: files that are read once; a watch that keeps the old password.
+/// Catches: files that are read once; a watch that keeps the old password.
 #[tokio::test]
 async fn a_corrected_password_and_a_renewed_certificate_are_used_without_a_restart() {
     let Some(server) = Etcd::start().await else { return };
@@ -190,7 +190,7 @@ fn with_files(server: &Etcd, ca: Option<&str>, client: Option<&str>) -> SourceSp
     spec
 }
 
-/// Kills: a server that is not verified; a client certificate that is not sent; one kind of fault
+/// Catches: a server that is not verified; a client certificate that is not sent; one kind of fault
 /// for all.
 #[tokio::test]
 async fn certificates_of_both_sides_are_verified() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use crate::real::Etcd;
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Kills: reading or watching below `status/`; a report under another key.
+/// Catches: reading or watching below `status/`; a report under another key.
 #[tokio::test]
 async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     let Some(server) = Etcd::start().await else { return };
@@ -39,7 +39,7 @@ async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     assert_eq!(source.pull().await.unwrap(), seen);
 }
 
-/// Kills: a read at the present in place of the marker's revision; a watch of the whole prefix.
+/// Catches: a read at the present in place of the marker's revision; a watch of the whole prefix.
 #[tokio::test]
 async fn half_a_change_without_its_marker_is_not_seen() {
     let Some(server) = Etcd::start().await else { return };
@@ -63,7 +63,7 @@ async fn half_a_change_without_its_marker_is_not_seen() {
 
 /// A marker that was compacted stands for the present, if nothing changed after it.
 ///
-/// Kills: no attempt at the present; no comparison of revisions; no comparison of the digest.
+/// Catches: no attempt at the present; no comparison of revisions; no comparison of the digest.
 #[tokio::test]
 async fn a_set_outlives_the_history_at_its_marker() {
     let Some(server) = Etcd::start().await else { return };
@@ -89,7 +89,7 @@ async fn a_set_outlives_the_history_at_its_marker() {
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
 }
 
-/// Kills: a read for each marker; a quiet period without an end.
+/// Catches: a read for each marker; a quiet period without an end.
 #[tokio::test]
 async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
     let Some(server) = Etcd::start().await else { return };
@@ -123,7 +123,7 @@ async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
     );
 }
 
-/// Kills: a snapshot for each key; an empty store taken as an empty set; a half-written push.
+/// Catches: a snapshot for each key; an empty store taken as an empty set; a half-written push.
 #[tokio::test]
 async fn each_change_is_a_commit_after_a_quiet_period() {
     let Some(server) = Etcd::start().await else { return };

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::real::{Etcd, free_port};
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Kills: a snapshot that is not sent after a fault; a fault that is sent at each attempt.
+/// Catches: a snapshot that is not sent after a fault; a fault that is sent at each attempt.
 #[tokio::test]
 async fn a_server_that_is_killed_is_one_fault_and_its_return_one_snapshot() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -40,7 +40,7 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
 
 /// The new store reaches the revision of the old one with another set.
 ///
-/// Kills: a name of a commit that is its revision only.
+/// Catches: a name of a commit that is its revision only.
 #[tokio::test]
 async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -65,7 +65,7 @@ async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     assert_eq!((&*held(&new)[0].name, new.revision), ("mail", second));
 }
 
-/// Kills: only the first URL; the fault of the last one only.
+/// Catches: only the first URL; the fault of the last one only.
 #[tokio::test]
 async fn members_are_tried_in_their_order() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -79,7 +79,7 @@ async fn members_are_tried_in_their_order() {
     assert!(down.message.contains(&dead) && down.message.contains(&server.url()), "{down}");
 }
 
-/// Kills: a limit that counts marker and lock; a source that is not read again after it was too
+/// Catches: a limit that counts marker and lock; a source that is not read again after it was too
 /// large.
 #[tokio::test]
 async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed() {
@@ -100,7 +100,7 @@ async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed()
     }
 }
 
-/// Kills: an entry that is left out; a fault without its key.
+/// Catches: an entry that is left out; a fault without its key.
 #[tokio::test]
 async fn an_entry_of_the_wrong_type_is_a_fault_that_names_its_key() {
     let Some(server) = Etcd::start().await else { return };

@@ -182,7 +182,7 @@ fn line(result: Value) -> Vec<u8> {
     format!("{}\n", json!({ "result": result })).into_bytes()
 }
 
-/// Kills: a limit that is checked after the whole answer. The server may send more than `max_size`
+/// Catches: a limit that is checked after the whole answer. The server may send more than `max_size`
 /// because of base64 (4/3) and the buffers of sockets.
 #[tokio::test]
 async fn an_answer_without_end_is_cut_off_at_max_size() {
@@ -198,7 +198,7 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
 }
 
-/// Time is virtual. Kills: a connection with half an answer that is used again, and then listed
+/// Time is virtual. Catches: a connection with half an answer that is used again, and then listed
 /// again.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
@@ -221,7 +221,7 @@ async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
-/// Time is virtual. Kills: a quiet period without a limit.
+/// Time is virtual. Catches: a quiet period without a limit.
 #[tokio::test(start_paused = true)]
 async fn markers_that_never_pause_are_read_after_a_second() {
     let server = False::start(|path, request, n| match path {
@@ -239,7 +239,7 @@ async fn markers_that_never_pause_are_read_after_a_second() {
     assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
 
-/// Kills: a limit on the answer alone, and none on keys and values.
+/// Catches: a limit on the answer alone, and none on keys and values.
 #[tokio::test]
 async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     let value = STANDARD.encode(vec![b'#'; 1 << 20]);
@@ -263,7 +263,7 @@ async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     fault(open(&spec).unwrap().pull().await, FaultKind::TooLarge);
 }
 
-/// Kills: no end to pages; no look at the order of keys.
+/// Catches: no end to pages; no look at the order of keys.
 #[tokio::test]
 async fn pages_without_end_are_cut_off() {
     for same in [true, false] {
@@ -304,7 +304,7 @@ async fn answers_that_are_not_etcd_are_faults_of_the_protocol() {
     }
 }
 
-/// Time is virtual. Kills: any of the three limits of time.
+/// Time is virtual. Catches: any of the three limits of time.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_or_slow_is_unreachable() {
     let answers: [(fn() -> Reply, u64); 3] = [
@@ -320,7 +320,7 @@ async fn a_server_that_is_silent_or_slow_is_unreachable() {
     }
 }
 
-/// Kills: the server's text shown as it is.
+/// Catches: the server's text shown as it is.
 #[tokio::test]
 async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
     let server = False::start(|path, request, _| {
@@ -338,7 +338,7 @@ async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
     assert!(refused.message.contains("***"), "{refused}");
 }
 
-/// Kills: the same revision again after a cut; no attempt after it.
+/// Catches: the same revision again after a cut; no attempt after it.
 #[tokio::test]
 async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
     let Some(server) = Etcd::start().await else { return };
@@ -352,7 +352,7 @@ async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
 
 /// The watch begins after the history that the server has.
 ///
-/// Kills: a cancelled watch taken for a silent one; an alarm for it, or none for an end without a
+/// Catches: a cancelled watch taken for a silent one; an alarm for it, or none for an end without a
 /// reason.
 #[tokio::test(start_paused = true)]
 async fn a_compacted_or_closed_watch_is_listed_again() {
@@ -380,7 +380,7 @@ async fn a_compacted_or_closed_watch_is_listed_again() {
     }
 }
 
-/// Kills: no look at the newest revision; no comparison with the one before.
+/// Catches: no look at the newest revision; no comparison with the one before.
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
     for (store, marker) in [(30, 25), (8, 4)] {
@@ -399,7 +399,7 @@ async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
     }
 }
 
-/// Kills: a line without a limit.
+/// Catches: a line without a limit.
 #[tokio::test]
 async fn a_watch_with_a_line_without_end_is_closed() {
     let server = False::start(|path, request, _| match path {

@@ -24,7 +24,7 @@ fn set(first: i64, count: i64) -> Vec<Item> {
 
 /// 512 items are deleted and 1,024 written, in 12 full transactions, and the marker in one more.
 ///
-/// Kills: the marker written first; stale keys left; a read at the present.
+/// Catches: the marker written first; stale keys left; a read at the present.
 #[tokio::test]
 async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     let Some(server) = Etcd::start().await else { return };
@@ -50,7 +50,7 @@ async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     assert!(server.get("/t/push").await.is_none());
 }
 
-/// Kills: a lock that is not checked in each transaction; no lock.
+/// Catches: a lock that is not checked in each transaction; no lock.
 #[tokio::test]
 async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
     let Some(server) = Etcd::start().await else { return };
@@ -79,7 +79,7 @@ async fn a_push_goes_on_at_the_next_member_with_its_lock() {
     assert_eq!(held(&source.pull().await.unwrap()), set(0, 1000));
 }
 
-/// Kills: transactions that do not check the lock.
+/// Catches: transactions that do not check the lock.
 #[tokio::test]
 async fn a_push_that_lost_its_lock_ends() {
     let Some(server) = Etcd::start().await else { return };
@@ -169,7 +169,7 @@ fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Kills: stale keys left; values quoted by hand; kinds mixed up; the last page lost.
+/// Catches: stale keys left; values quoted by hand; kinds mixed up; the last page lost.
 #[tokio::test]
 async fn any_set_is_pulled_as_it_was_pushed() {
     let Some(server) = Etcd::start().await else { return };

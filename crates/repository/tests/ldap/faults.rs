@@ -69,7 +69,7 @@ fn the_next_server_is_asked_if_one_is_down() {
     run(async { open(&spec).unwrap().push(parse(ONE)).await.unwrap() });
 }
 
-/// Kills: a push that commits what another has mixed into its set.
+/// Catches: a push that commits what another has mixed into its set.
 #[test]
 fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     let Some(server) = Server::start() else { return };
@@ -99,7 +99,7 @@ fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     });
 }
 
-/// Kills: a commit by a push over which another one has begun.
+/// Catches: a commit by a push over which another one has begun.
 #[test]
 fn a_push_fails_if_another_has_begun_meanwhile() {
     let Some(server) = Server::start() else { return };
@@ -196,7 +196,7 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[tag, 0x84][..], &length, content].concat()
 }
 
-/// Kills: a limit on finished messages only, which one endless message never reaches. A parser that
+/// Catches: a limit on finished messages only, which one endless message never reaches. A parser that
 /// calls itself for each of 20,000 levels, which ends the program.
 #[test]
 fn a_hostile_server_is_cut_off() {

@@ -49,7 +49,7 @@ fn table_1_as_ldif_is_table_1_as_toml() {
     });
 }
 
-/// Kills: groups that are ANDed in disjunctive normal form; conditions of another rule.
+/// Catches: groups that are ANDed in disjunctive normal form; conditions of another rule.
 #[test]
 fn conditions_of_their_own_entries_are_one_match() {
     let Some(server) = Server::start() else { return };
@@ -158,7 +158,7 @@ SourcePortRange: 80-443
     });
 }
 
-/// Kills: an attribute that changes what a rule means and is passed over in silence.
+/// Catches: an attribute that changes what a rule means and is passed over in silence.
 #[test]
 fn what_a_policy_cannot_be_is_refused_with_its_name() {
     let cases = [

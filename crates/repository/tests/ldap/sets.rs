@@ -68,7 +68,7 @@ fn a_set_comes_back_as_it_was_pushed() {
     });
 }
 
-/// Kills: entries written that did not change; entries of removed policies that stay.
+/// Catches: entries written that did not change; entries of removed policies that stay.
 #[test]
 fn a_push_writes_the_difference_only() {
     let Some(server) = Server::start() else { return };
@@ -211,7 +211,7 @@ fn draw<T: Strategy>(strategy: &T, count: usize) -> Vec<T::Value> {
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Kills: a field whose attribute is another's; a change that keeps attributes of the set before.
+/// Catches: a field whose attribute is another's; a change that keeps attributes of the set before.
 #[test]
 fn any_set_comes_back_whatever_was_there_before() {
     let Some(server) = Server::start() else { return };

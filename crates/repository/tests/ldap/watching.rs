@@ -35,7 +35,7 @@ pub(crate) fn marker(value: &str) -> String {
     format!("dn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: {value}\n")
 }
 
-/// Kills: a proposal at a change without marker; a watch that sends a set twice.
+/// Catches: a proposal at a change without marker; a watch that sends a set twice.
 #[test]
 fn a_commit_is_proposed_when_its_marker_is_written() {
     let Some(server) = Server::start() else { return };
@@ -56,7 +56,7 @@ fn a_commit_is_proposed_when_its_marker_is_written() {
     });
 }
 
-/// Kills: one reading for each marker; a deadline that every marker moves on.
+/// Catches: one reading for each marker; a deadline that every marker moves on.
 #[test]
 fn many_markers_are_few_proposals_and_not_none() {
     let Some(server) = Server::start() else { return };
@@ -93,7 +93,7 @@ fn many_markers_are_few_proposals_and_not_none() {
 /// Number of markers that a process writes in a row, as fast as the server accepts them.
 const STRETCH: u32 = 200;
 
-/// Kills: an alarm while a push is being written; a watch of a root entry that is not there yet
+/// Catches: an alarm while a push is being written; a watch of a root entry that is not there yet
 /// that never begins.
 #[test]
 fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
@@ -156,7 +156,7 @@ fn each_change_is_a_commit_if_the_source_says_so() {
     });
 }
 
-/// Kills: a watch that waits for news that a server without the control never sends.
+/// Catches: a watch that waits for news that a server without the control never sends.
 #[test]
 fn a_server_without_synchronization_is_polled() {
     for commit in [Commit::Marker, Commit::EachChange] {

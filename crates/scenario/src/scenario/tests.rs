@@ -91,7 +91,7 @@ fn what_has_no_link_is_attached_to_the_network_of_routes() {
     assert_eq!(*request, Distribution::Constant(Bytes(300)));
 }
 
-/// Kills: a gateway behind another one attached to the cloud.
+/// Catches: a gateway behind another one attached to the cloud.
 #[test]
 fn a_gateway_behind_another_is_linked_to_its_lan_side() {
     let it = scenario(
@@ -134,7 +134,7 @@ to = "far"
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
 }
 
-/// Kills: a linked gateway attached to the cloud; a gateway that finds only hosts directly behind
+/// Catches: a linked gateway attached to the cloud; a gateway that finds only hosts directly behind
 /// it.
 #[test]
 fn a_network_behind_a_gateway_is_behind_its_port_of_the_cloud() {
@@ -264,7 +264,7 @@ to = "r"
 delay = "7 ms"
 "#;
 
-/// Kills: findings about an inline file with their places in that file.
+/// Catches: findings about an inline file with their places in that file.
 #[test]
 fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
@@ -280,7 +280,7 @@ fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     assert_eq!(data[0]["field"], "gateway[0].inline");
 }
 
-/// Kills: the settings of the run forgotten, or kept together with another profile.
+/// Catches: the settings of the run forgotten, or kept together with another profile.
 #[test]
 fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
     let with = |run: &str, traffic: &str| {
@@ -442,7 +442,7 @@ fn one_mistake_is_told_once() {
     }
 }
 
-/// Kills: a scenario returned in spite of an error.
+/// Catches: a scenario returned in spite of an error.
 #[test]
 fn mistakes_are_found_where_they_are() {
     for line in MISTAKES.lines().filter(|line| !line.is_empty()) {

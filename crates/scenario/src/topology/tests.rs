@@ -93,7 +93,7 @@ const CHAIN: &str = r#"
     to = "server"
 "#;
 
-/// Kills: a port for each gateway. A network that knows only hosts directly behind its gateways. A
+/// Catches: a port for each gateway. A network that knows only hosts directly behind its gateways. A
 /// warning of a missing route between hosts of one site.
 #[test]
 fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind_them() {

@@ -32,7 +32,7 @@ impl Aggregate {
     }
 }
 
-/// Kills: first come, first served. A file with new bytes served first. A last segment filled up
+/// Catches: first come, first served. A file with new bytes served first. A last segment filled up
 /// from another file. A file served twice in a round.
 #[test]
 fn waiting_files_send_a_segment_each_in_turn() {
@@ -48,7 +48,7 @@ fn waiting_files_send_a_segment_each_in_turn() {
     it.check();
 }
 
-/// Kills: bytes assigned to the file that wrote last; parts that end at the wrong byte; a part that
+/// Catches: bytes assigned to the file that wrote last; parts that end at the wrong byte; a part that
 /// ends together with the next one.
 #[test]
 fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
@@ -79,7 +79,7 @@ fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
     assert_eq!(seen.bytes, [300, 700, 1_500]);
 }
 
-/// Kills: a bound that counts only bytes in files. A file that was stopped first and is resumed
+/// Catches: a bound that counts only bytes in files. A file that was stopped first and is resumed
 /// last. A parked file that blocks the others, or is never resumed.
 #[test]
 fn stopped_files_resume_in_turn_as_room_appears() {
@@ -107,7 +107,7 @@ fn stopped_files_resume_in_turn_as_room_appears() {
     assert!(it.is_blocked());
 }
 
-/// Kills: a busy time that continues while the queue is empty; a common busy time counted for a
+/// Catches: a busy time that continues while the queue is empty; a common busy time counted for a
 /// single gateway.
 #[test]
 fn busy_times_are_those_with_a_queue() {

@@ -217,7 +217,7 @@ mod tests {
         Results::new(scenario, play(scenario))
     }
 
-    /// Kills: bytes read but not written. A second connection that is never closed, or a first
+    /// Catches: bytes read but not written. A second connection that is never closed, or a first
     /// closed before its last byte is read. A transfer whose time counts from the relay on.
     #[test]
     fn files_arrive_whole_and_both_connections_end() {
@@ -249,7 +249,7 @@ mod tests {
     /// The sender sees as acknowledged at most the bytes delivered, those in the relay's buffer,
     /// and those in its receive buffer. Without losses, it sees nearly that many.
     ///
-    /// Kills: a relay that reads without a bound; one that reads all data once there is any room.
+    /// Catches: a relay that reads without a bound; one that reads all data once there is any room.
     #[test]
     fn a_relay_holds_no_more_than_its_buffers() {
         for percent in [0, 2] {
@@ -271,7 +271,7 @@ mod tests {
 
     /// Links of 20 and 10 Mbit/s in sequence: the second is always busy.
     ///
-    /// Kills: a relay that is not woken when the second connection has room again.
+    /// Catches: a relay that is not woken when the second connection has room again.
     #[test]
     fn the_slower_half_is_filled() {
         let mut scenario = relayed(2, Kind::Greedy, Bytes(60_000));
@@ -283,7 +283,7 @@ mod tests {
         assert!((goodput[0] / goodput[1] - 1.0).abs() < 0.01, "{goodput:?}");
     }
 
-    /// Kills: discarding data that came before the second connection began.
+    /// Catches: discarding data that came before the second connection began.
     #[test]
     fn a_relay_that_begins_later_hands_on_all() {
         for bytes in [1_000, WINDOW, 100_000] {
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(results.table("flows").unwrap().whole("goodput_bytes"), [300_000; 3]);
     }
 
-    /// Kills: a half that continues alone; a failure counted for one group only.
+    /// Catches: a half that continues alone; a failure counted for one group only.
     #[test]
     fn when_one_half_fails_the_other_is_reset() {
         let mut scenario = slower(1, file(50_000_000));
@@ -328,7 +328,7 @@ mod tests {
         assert!((BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&told), "{told}");
     }
 
-    /// Kills: a first connection that stays open, but is never read, after the second has failed.
+    /// Catches: a first connection that stays open, but is never read, after the second has failed.
     #[test]
     fn what_comes_after_the_second_half_has_failed_is_refused() {
         let mut scenario = slower(1, file(50_000_000));
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
     }
 
-    /// Kills: a second connection that waits for a failed first one.
+    /// Catches: a second connection that waits for a failed first one.
     #[test]
     fn a_first_half_that_fails_takes_the_second_with_it() {
         let mut scenario = slower(1, file(50_000_000));

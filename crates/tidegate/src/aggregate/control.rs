@@ -409,7 +409,7 @@ mod tests {
         ((control.window() / MTU).saturating_sub(50), now)
     }
 
-    /// Kills: a weight that never arrives, or only in new connections; bytes used as packets.
+    /// Catches: a weight that never arrives, or only in new connections; bytes used as packets.
     #[test]
     fn the_core_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
         let (mut it, shared, now) = control(1);
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(shared.observed().window, it.window());
     }
 
-    /// Kills: a reduction for each lost packet; no reduction; ECN treated as a timeout.
+    /// Catches: a reduction for each lost packet; no reduction; ECN treated as a timeout.
     #[test]
     fn losses_of_one_round_trip_are_one_reduction() {
         let (mut it, _, start) = control(1);
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(it.window(), LEAST * MTU);
     }
 
-    /// Kills: time without bytes that counts as busy; a queue whose estimate is never corrected.
+    /// Catches: time without bytes that counts as busy; a queue whose estimate is never corrected.
     #[test]
     fn only_time_in_which_bytes_wait_is_busy_and_then_the_queue_is_what_is_in_flight() {
         let (mut it, shared, now) = control(1);

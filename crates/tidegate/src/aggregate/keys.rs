@@ -283,7 +283,7 @@ pub(super) mod tests {
         assert_eq!(public_of(&path).unwrap(), made);
         let read = |peer| Keys::read(&path, peer).map(|keys| digits(&keys.public));
         assert_eq!(read([7; 32]).unwrap(), made);
-        // Kills: the same key on both sides.
+        // Catches: the same key on both sides.
         let same = read(hexadecimal(&made).unwrap()).unwrap_err();
         assert_eq!(same.code, Code::BadIdentity);
         for mode in [0o640, 0o604, 0o666] {

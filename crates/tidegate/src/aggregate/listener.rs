@@ -106,7 +106,7 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
 mod tests {
     use super::*;
 
-    /// Kills: a reserve that is not kept; half of the rest.
+    /// Catches: a reserve that is not kept; half of the rest.
     #[test]
     fn connections_leave_descriptors_in_reserve() {
         assert_eq!(within(None, 1_024).unwrap(), 512);

@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a wake-up that is lost; readers let in while the queue is full; more settled than was written.
+    /// Catches: a wake-up that is lost; readers let in while the queue is full; more settled than was written.
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn readers_wait_while_it_is_full_and_all_go_on_when_it_is_not() {
         let queue = Arc::new(Queue::new(100));

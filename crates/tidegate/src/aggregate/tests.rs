@@ -160,7 +160,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
 }
 
-/// Kills: a FIN in place of a RST; a server that is not notified; a failure that is not counted.
+/// Catches: a FIN in place of a RST; a server that is not notified; a failure that is not counted.
 #[tokio::test]
 async fn resets_and_refusals_are_carried() {
     let [a, b] = pair_up(|_| ()).await;
@@ -189,7 +189,7 @@ async fn resets_and_refusals_are_carried() {
     until("seats", || a.site.connections() + b.site.connections() == 0).await;
 }
 
-/// Kills: seats that are not given back, or not counted.
+/// Catches: seats that are not given back, or not counted.
 #[tokio::test]
 async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
     let [a, b] = pair_up(|_| ()).await;
@@ -213,7 +213,7 @@ async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
     until("seats", || a.site.connections() + b.site.connections() == 0).await;
 }
 
-/// Kills: a gateway that reads on while its peer cannot write; one slow server that stops all.
+/// Catches: a gateway that reads on while its peer cannot write; one slow server that stops all.
 #[tokio::test]
 async fn a_slow_server_stops_its_client_and_nobody_else() {
     let [a, b] = pair_up(|it| it.stream_queue = Bytes(64 << 10)).await;
@@ -258,7 +258,7 @@ async fn fill(client: &TcpStream) -> usize {
 
 /// Two servers that do not read would hold the whole window of 128 KiB.
 ///
-/// Kills: a window that stalled streams use up; one that is not lowered again; an expulsion of the latest in place of
+/// Catches: a window that stalled streams use up; one that is not lowered again; an expulsion of the latest in place of
 /// the first; stalled streams without a limit.
 #[tokio::test]
 async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_reset() {
@@ -319,14 +319,14 @@ async fn sees_fin_early(confirm_close: bool) -> bool {
     early.is_ok()
 }
 
-/// Kills: a FIN that does not wait; one that waits for ever.
+/// Catches: a FIN that does not wait; one that waits for ever.
 #[tokio::test]
 async fn with_confirm_close_our_fin_waits_until_the_server_has_acknowledged_the_last_byte() {
     assert!(!sees_fin_early(true).await);
     assert!(sees_fin_early(false).await);
 }
 
-/// Kills: bytes that are lost without a word; a loss that is counted although the client learns of it.
+/// Catches: bytes that are lost without a word; a loss that is counted although the client learns of it.
 #[tokio::test]
 async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is_counted() {
     let [a, b] = pair_up(|_| ()).await;
@@ -350,7 +350,7 @@ async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is
     drop(accepted);
 }
 
-/// Kills: a key that is not compared; a connection that counts as up before the peer has accepted the key.
+/// Catches: a key that is not compared; a connection that counts as up before the peer has accepted the key.
 #[tokio::test]
 async fn a_gateway_with_another_key_is_refused_on_either_side() {
     let keys = pair();
@@ -388,7 +388,7 @@ async fn a_peer_of_another_version_is_refused() {
     assert_eq!(honest.site.counters.links.get(), 0);
 }
 
-/// Kills: a header that is taken with unknown flags; a confirmation that makes it panic; answers that are late.
+/// Catches: a header that is taken with unknown flags; a confirmation that makes it panic; answers that are late.
 #[tokio::test]
 async fn bad_messages_are_refused_and_counted() {
     let (honest, connection) = liar().await;

@@ -168,7 +168,7 @@ mod tests {
             listeners: ["127.0.0.1:5", "[::1]:6"].map(|it| it.parse().unwrap()).into(),
         };
         let rules = transparent.rules(true);
-        // Kills: rules of the wrong family; rules that stay while no connections are taken.
+        // Catches: rules of the wrong family; rules that stay while no connections are taken.
         assert!(
             rules.contains("ip daddr { 10.2.0.0/16 } meta l4proto tcp tproxy ip to 127.0.0.1:5")
         );

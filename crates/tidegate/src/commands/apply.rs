@@ -113,7 +113,7 @@ pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
 mod tests {
     use super::*;
 
-    /// Kills: an example of another size; a time that nobody can keep.
+    /// Catches: an example of another size; a time that nobody can keep.
     #[test]
     fn a_time_to_confirm_without_a_unit_is_answered_with_one_of_a_minute() {
         assert_eq!(span("60s"), Ok(Duration::from_secs(60)));

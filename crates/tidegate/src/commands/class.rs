@@ -240,7 +240,7 @@ mod tests {
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }
 
-    /// Kills: error texts of a parser; a request with a field that no class has.
+    /// Catches: error texts of a parser; a request with a field that no class has.
     #[test]
     fn a_wrong_field_is_answered_in_words() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();

@@ -324,7 +324,7 @@ mod tests {
         assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
     }
 
-    /// Kills: a doctor that says "good" although `run` refuses; one that refuses AF_PACKET too.
+    /// Catches: a doctor that says "good" although `run` refuses; one that refuses AF_PACKET too.
     #[test]
     fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
         let health = |of, backend| mtu(of, of, backend, 3_818).health;

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::code;
 
-    /// Kills: a line for each of many policies; a matching policy left out.
+    /// Catches: a line for each of many policies; a matching policy left out.
     #[test]
     fn of_many_policies_those_that_match_are_shown() {
         let all = |count: usize| -> Vec<Candidate> {

@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a set compiled with the items of all roles; a set that no gateway could run.
+    /// Catches: a set compiled with the items of all roles; a set that no gateway could run.
     #[test]
     fn a_set_is_checked_for_the_roles_of_the_source() {
         let text = "[gateway]\nlan = \"l\"\nwan = \"w\"\n[[source]]\nname = \"s\"\nkind = \"directory\"\n\

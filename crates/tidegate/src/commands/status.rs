@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: a table without the ACK control of a gateway of the previous version.
+    /// Catches: a table without the ACK control of a gateway of the previous version.
     #[test]
     fn ack_control_is_read_under_its_earlier_name() {
         let count = json!({ "packets": 0, "bytes": 0 });

@@ -233,7 +233,7 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// Kills: the length of the frame without the overhead; a tag that counts beside the operator's number, which
+    /// Catches: the length of the frame without the overhead; a tag that counts beside the operator's number, which
     /// contains it.
     #[test]
     fn what_the_link_is_charged_is_said_of_a_small_and_a_long_packet() {
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(charged(Some(7)), charged(None));
     }
 
-    /// Kills: an address compared as text; a filter by a field not given; the other direction.
+    /// Catches: an address compared as text; a filter by a field not given; the other direction.
     #[test]
     fn flows_are_those_that_the_question_describes_however_it_writes_addresses() {
         let question = Question {
@@ -284,7 +284,7 @@ mod tests {
         assert!(!only.matches(&flow("2001:db8::1", 80), Direction::Up));
     }
 
-    /// Kills: the second tag left out of the packet, or of the fields in which a policy differs.
+    /// Catches: the second tag left out of the packet, or of the fields in which a policy differs.
     #[test]
     fn the_second_tag_of_a_packet_decides() {
         let text = "[gateway]\nlan = \"a\"\nwan = \"b\"\n[[policy]]\nname = \"customer\"\naction = \"pass\"\n\

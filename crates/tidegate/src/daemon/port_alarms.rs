@@ -97,7 +97,7 @@ mod tests {
         Ports { lan: "lan".to_owned(), wan: "wan".to_owned(), ..Ports::default() }
     }
 
-    /// Kills: the name of the other port; an alarm for ever; no alarm.
+    /// Catches: the name of the other port; an alarm for ever; no alarm.
     #[test]
     fn a_refused_frame_is_named_for_a_minute() {
         let key = FlowKey {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(of(160, Refusal::Whole), [""; 0]);
     }
 
-    /// Kills: no alarm; one for a single hang; one for ever.
+    /// Catches: no alarm; one for a single hang; one for ever.
     #[test]
     fn a_gateway_that_hangs_again_and_again_is_an_alarm() {
         let of = |now, hangs| {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((of(160, 2), of(159, 1)), (vec![], vec![]));
     }
 
-    /// Kills: an alarm although no checksum was left unfinished; one without a remedy.
+    /// Catches: an alarm although no checksum was left unfinished; one without a remedy.
     #[test]
     fn unfinished_checksums_are_an_alarm_that_says_what_helps() {
         let counters = PortCounters {

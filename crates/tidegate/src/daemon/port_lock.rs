@@ -116,7 +116,7 @@ mod tests {
 
     /// Any local user can bind an abstract name first.
     ///
-    /// Kills: a lock by abstract socket name.
+    /// Catches: a lock by abstract socket name.
     #[test]
     fn a_bound_abstract_name_does_not_prevent_the_lock() {
         let lo = Interface::find("lo").unwrap();
@@ -129,7 +129,7 @@ mod tests {
         assert!(held.is_ok(), "{}", held.unwrap_err().message);
     }
 
-    /// Kills: a lock in a directory of any owner and mode.
+    /// Catches: a lock in a directory of any owner and mode.
     #[test]
     fn a_directory_writable_by_other_users_is_refused() {
         let (folder, lo) = (folder("open"), Interface::find("lo").unwrap());

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// Kills: the VLAN inside a tunnel left out, in words and as a field; one shown where there is none.
+    /// Catches: the VLAN inside a tunnel left out, in words and as a field; one shown where there is none.
     #[test]
     fn a_tunnel_is_shown_with_the_vlan_inside() {
         let [src, dst] = ["192.0.2.1:4789", "192.0.2.2:4789"].map(str::to_owned);
@@ -337,7 +337,7 @@ mod tests {
         );
     }
 
-    /// Kills: the same text for two limits; held ACKs left out; a policy without its profile.
+    /// Catches: the same text for two limits; held ACKs left out; a policy without its profile.
     #[test]
     fn each_limit_has_an_answer_of_its_own() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n\

@@ -276,7 +276,7 @@ async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
     assert!(status.alarms.is_empty());
 }
 
-/// Kills: a reload that opens a FIFO or reads without a size limit.
+/// Catches: a reload that opens a FIFO or reads without a size limit.
 #[tokio::test]
 async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reload() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -335,7 +335,7 @@ async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
-/// Kills: a policy without a packet that no report names.
+/// Catches: a policy without a packet that no report names.
 #[tokio::test]
 async fn a_policy_without_a_packet_is_named_as_idle() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -343,7 +343,7 @@ async fn a_policy_without_a_packet_is_named_as_idle() {
     assert_eq!((status.aggregates.len(), status.idle_policies), (0, vec!["web".to_owned()]));
 }
 
-/// Kills: a status that names one file only; a reload that reads the file of the start.
+/// Catches: a status that names one file only; a reload that reads the file of the start.
 #[tokio::test]
 async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
     let fixture = Fixture::new(NOTHING).await;
@@ -515,7 +515,7 @@ async fn classes_are_shown_and_changed_while_they_run() {
 
 /// The file replaces all live changes, and each replaced one is reported.
 ///
-/// Kills: a plan that compares with the file; a rollback to the file alone; live changes that are forgotten.
+/// Catches: a plan that compares with the file; a rollback to the file alone; live changes that are forgotten.
 #[tokio::test]
 async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let text = format!(

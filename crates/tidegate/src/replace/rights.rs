@@ -91,7 +91,7 @@ mod tests {
         Some(acl[..length].to_vec())
     }
 
-    /// Kills: a mask that becomes the rights of the group; a file without an ACL that inherits one from its folder.
+    /// Catches: a mask that becomes the rights of the group; a file without an ACL that inherits one from its folder.
     #[test]
     fn a_file_keeps_its_access_control_list() {
         let folder = env::temp_dir().join(format!("tidegate-rights-{}", std::process::id()));

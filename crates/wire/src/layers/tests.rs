@@ -186,7 +186,7 @@ fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
 }
 
 proptest! {
-    /// Kills: any length, identification or checksum of any header not updated. An outer checksum
+    /// Catches: any length, identification or checksum of any header not updated. An outer checksum
     /// of zero given a value. An inner checksum computed after an outer one.
     #[test]
     fn pieces_of_a_super_packet_are_as_if_they_had_been_sent_one_by_one(
@@ -210,7 +210,7 @@ proptest! {
         prop_assert_eq!(has_plain_headers(&whole, told.then_some(transport)), plain);
     }
 
-    /// Kills: a checksum completed in one depth only. An outer checksum changed although it already
+    /// Catches: a checksum completed in one depth only. An outer checksum changed although it already
     /// counts on the completed inner one. Unfinished checksums beyond two tunnels not reported, or
     /// finished ones reported.
     #[test]
@@ -254,7 +254,7 @@ proptest! {
     }
 }
 
-/// Kills: Ethernet behind a label stack not recognised.
+/// Catches: Ethernet behind a label stack not recognised.
 #[test]
 fn checksums_are_completed_in_ethernet_over_mpls() {
     for control_word in [&[][..], &[0, 0, 0, 1]] {
@@ -276,7 +276,7 @@ fn checksums_are_completed_in_ethernet_over_mpls() {
 
 /// VXLAN on a port of its own, and any other tunnel over UDP.
 ///
-/// Kills: a tunnel recognised only by its port.
+/// Catches: a tunnel recognised only by its port.
 #[test]
 fn a_tunnel_on_another_port_is_split_where_the_kernel_says_what_is_inside() {
     for (v6, inner_v6) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -310,7 +310,7 @@ fn a_super_packet_whose_tunnel_numbers_its_packets_is_not_split() {
     assert_eq!(frames(&gre.bytes(), 1_000, Some(transport)), None);
 }
 
-/// Kills: the first destination summed where a routing header or a source route has others left.
+/// Catches: the first destination summed where a routing header or a source route has others left.
 #[test]
 fn the_last_destination_of_a_source_route_is_in_the_checksum() {
     let routing = |kind: u8, left: u8| {
@@ -345,7 +345,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
     }
 }
 
-/// Kills: the first destination summed where a source route has another left.
+/// Catches: the first destination summed where a source route has another left.
 #[test]
 fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
     for pointer in [4, 8] {
@@ -373,7 +373,7 @@ fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
     }
 }
 
-/// Kills: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum
+/// Catches: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum
 /// that is there replaced.
 #[test]
 fn the_checksum_of_sctp_is_completed_where_it_is_zero() {

@@ -43,7 +43,7 @@ fn sums_are_right(packet: &[u8], described: &Packet) -> bool {
 }
 
 proptest! {
-    /// Kills: a sequence number, identification or length not updated. PSH, FIN or CWR on every
+    /// Catches: a sequence number, identification or length not updated. PSH, FIN or CWR on every
     /// piece. A checksum not updated. The last piece missing.
     #[test]
     fn a_super_packet_is_what_its_segments_are_together(
@@ -87,7 +87,7 @@ proptest! {
         }
     }
 
-    /// Kills: an offset in bytes. "More fragments" missing, or set on the last. Fragments that are
+    /// Catches: an offset in bytes. "More fragments" missing, or set on the last. Fragments that are
     /// too long. Options of the first in all. The offset of a fragment ignored when it is
     /// fragmented again.
     #[test]
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// Kills: a forged super-packet split into frames that are mostly headers; a real one refused.
+/// Catches: a forged super-packet split into frames that are mostly headers; a real one refused.
 #[test]
 fn no_frames_are_made_that_are_headers_for_the_most_part() {
     let mut whole = frame(false, false, 60_000);

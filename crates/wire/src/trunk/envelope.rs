@@ -111,7 +111,7 @@ mod tests {
     proptest! {
         /// The frame equals, byte for byte, one that the frame builder makes of the same fields.
         ///
-        /// Kills: a length, codepoint, identification or tag that is not filled in. A checksum that
+        /// Catches: a length, codepoint, identification or tag that is not filled in. A checksum that
         /// counts values of the template.
         #[test]
         fn a_frame_is_as_if_made_of_its_fields(

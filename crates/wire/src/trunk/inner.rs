@@ -112,7 +112,7 @@ mod tests {
 
     /// The table of RFC 6040, section 4.2, figure 4: inner codepoints are rows, outer ones columns.
     ///
-    /// Kills: a mark lost, or given to a packet that is not ECN-capable; ECT(1) of the path lost; a
+    /// Catches: a mark lost, or given to a packet that is not ECN-capable; ECT(1) of the path lost; a
     /// checksum not updated.
     #[test]
     fn what_the_path_marked_is_marked_inside() {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: lengths that are not checked, or may be smaller than the received packet.
+        /// Catches: lengths that are not checked, or may be smaller than the received packet.
         #[test]
         fn what_is_cut_or_longer_than_it_says_is_refused(
             v6 in any::<bool>(), len in 0usize..200, at in any::<prop::sample::Index>(), more in 1usize..40,

@@ -114,7 +114,7 @@ mod tests {
         /// For any sequence of errors, the MTU stays between the least and the configured value. It
         /// changes only if an error quotes a datagram that was sent.
         ///
-        /// Kills: no lower bound. A checksum that is not compared, or zero taken for one that was
+        /// Catches: no lower bound. A checksum that is not compared, or zero taken for one that was
         /// sent. A path MTU that grows.
         #[test]
         fn nobody_makes_it_less_than_the_least_or_more_than_was_configured(

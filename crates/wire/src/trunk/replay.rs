@@ -67,7 +67,7 @@ mod tests {
         /// Compared with a set that forgets nothing: no number is accepted twice, and no new number
         /// within the window is refused.
         ///
-        /// Kills: blocks not cleared on an advance; a window of all blocks; zero accepted.
+        /// Catches: blocks not cleared on an advance; a window of all blocks; zero accepted.
         #[test]
         fn a_number_is_taken_once_and_only_what_is_far_behind_is_refused(numbers in numbers()) {
             let (mut window, mut taken, mut top) = (Window::default(), BTreeSet::new(), 0u64);

@@ -105,7 +105,7 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
     assert_eq!(greet(&mut ends, second(2)).len(), 1);
 }
 
-/// Kills: the same key for both directions; a key that does not depend on the addresses.
+/// Catches: the same key for both directions; a key that does not depend on the addresses.
 #[test]
 fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     let mut ends = agreed();
@@ -118,7 +118,7 @@ fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     assert_eq!(other.open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
 }
 
-/// Kills: a session based on a hello of an earlier run of the peer; an own nonce that serves twice.
+/// Catches: a session based on a hello of an earlier run of the peer; an own nonce that serves twice.
 #[test]
 fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     let mut ends = [end(false, 1), end(true, 2)];
@@ -142,7 +142,7 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
 }
 
-/// Kills: a nonce answered twice within a second; an unlimited number of answers.
+/// Catches: a nonce answered twice within a second; an unlimited number of answers.
 #[test]
 fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
     let mut here = end(true, 0);
@@ -190,7 +190,7 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
 
 /// In the last case an end has used up its answers to unverified nonces.
 ///
-/// Kills: a live peer without an answer because replayed hellos used it up. Answers that all go to
+/// Catches: a live peer without an answer because replayed hellos used it up. Answers that all go to
 /// one nonce. An answer to a live peer that is counted against the limit.
 #[test]
 fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_other() {
@@ -225,7 +225,7 @@ fn encapsulating() -> [Session; 2] {
     ends
 }
 
-/// Kills: hellos that do not state the form for user packets, or whose form is not compared. A
+/// Catches: hellos that do not state the form for user packets, or whose form is not compared. A
 /// difference that is never cleared.
 #[test]
 fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
@@ -247,7 +247,7 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
-/// Kills: hellos that do not state the probing or the weight of a trunk, or whose form is not
+/// Catches: hellos that do not state the probing or the weight of a trunk, or whose form is not
 /// compared.
 #[test]
 fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
@@ -277,7 +277,7 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     }
 }
 
-/// Kills: a form bit that changes hellos of trunks without `vegas` and weights, which earlier
+/// Catches: a form bit that changes hellos of trunks without `vegas` and weights, which earlier
 /// releases read. Two kinds of probing at once.
 #[test]
 fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
@@ -301,7 +301,7 @@ fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it
     }
 }
 
-/// Kills: segments and user packets numbered together, so that many user packets make a segment too
+/// Catches: segments and user packets numbered together, so that many user packets make a segment too
 /// old.
 #[test]
 fn many_user_packets_do_not_make_a_segment_too_old() {
@@ -329,7 +329,7 @@ fn another_version_is_named() {
 }
 
 proptest! {
-    /// Kills: a field left out; two fields exchanged; SACK blocks without their number.
+    /// Catches: a field left out; two fields exchanged; SACK blocks without their number.
     #[test]
     fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();
@@ -338,7 +338,7 @@ proptest! {
         prop_assert_eq!(ends[1].alive(), Some(second(1)));
     }
 
-    /// Kills: a tag that is not checked, or covers only a part; the anti-replay window updated
+    /// Catches: a tag that is not checked, or covers only a part; the anti-replay window updated
     /// before the tag is checked.
     #[test]
     fn what_is_changed_or_cut_is_refused_and_the_right_one_still_taken(
@@ -354,7 +354,7 @@ proptest! {
         prop_assert!(ends[1].open(second(1), &right).is_ok());
     }
 
-    /// Kills: a user packet whose tag is not checked, or covers only a part. A user packet accepted
+    /// Catches: a user packet whose tag is not checked, or covers only a part. A user packet accepted
     /// twice. Bytes of the header or the tag in the user packet.
     #[test]
     fn a_user_packet_comes_out_once_and_as_it_went_in(
@@ -374,7 +374,7 @@ proptest! {
 
     /// The gateway accounts for datagrams with the lengths that are sent.
     ///
-    /// Kills: an option that is not counted; a management packet counted as a TCP header.
+    /// Catches: an option that is not counted; a management packet counted as a TCP header.
     #[test]
     fn a_datagram_is_as_long_as_the_gateway_counts(segment in segments(), packet in prop::collection::vec(any::<u8>(), 0..99)) {
         let mut ends = encapsulating();
@@ -391,7 +391,7 @@ proptest! {
         prop_assert_eq!(wire.overhead("2001:db8::1".parse().unwrap()), longer + 20);
     }
 
-    /// Kills: numbers that are not checked.
+    /// Catches: numbers that are not checked.
     #[test]
     fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
         let mut ends = agreed();
@@ -421,7 +421,7 @@ proptest! {
     /// The path loses, duplicates or delays any hellos, and either end restarts. As soon as hellos
     /// pass again, the ends agree.
     ///
-    /// Kills: an answer that is never sent; a nonce not renewed after a restart.
+    /// Catches: an answer that is never sent; a nonce not renewed after a restart.
     #[test]
     fn they_agree_in_the_end(steps in prop::collection::vec((0usize..2, 0u8..6, any::<prop::sample::Index>()), 0..60)) {
         let mut ends = [end(false, 1), end(true, 2)];

@@ -122,7 +122,7 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
     ]
 }
 
-/// Kills: any field of the result left at its default. A key read at the offset of the checksum. A
+/// Catches: any field of the result left at its default. A key read at the offset of the checksum. A
 /// VLAN taken from the priority tag or from the innermost tag.
 #[test]
 fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
@@ -133,7 +133,7 @@ fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
     }
 }
 
-/// Kills: the inner checksum not verified; the length of IPv6 not compared; a tunnel accepted
+/// Catches: the inner checksum not verified; the length of IPv6 not compared; a tunnel accepted
 /// because of its port alone.
 #[test]
 fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
@@ -145,7 +145,7 @@ fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
     }
 }
 
-/// Kills: a check of the outer lengths left out, or turned into "at least".
+/// Catches: a check of the outer lengths left out, or turned into "at least".
 #[test]
 fn a_packet_that_is_not_as_long_as_its_headers_say_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
@@ -195,7 +195,7 @@ fn a_header_with_another_fixed_field_is_no_tunnel() {
     }
 }
 
-/// Kills: the source port taken as proof of VXLAN, GENEVE or GTP-U.
+/// Catches: the source port taken as proof of VXLAN, GENEVE or GTP-U.
 #[test]
 fn other_ports_carry_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
@@ -207,7 +207,7 @@ fn other_ports_carry_no_tunnel() {
     }
 }
 
-/// Kills: every tunnel editable; GRE with a checksum or sequence numbers, or GTP-U, editable.
+/// Catches: every tunnel editable; GRE with a checksum or sequence numbers, or GTP-U, editable.
 #[test]
 fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     for (protocol, bytes, inside) in cases() {
@@ -217,7 +217,7 @@ fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     }
 }
 
-/// Kills: the control word read as part of the Ethernet header.
+/// Catches: the control word read as part of the Ethernet header.
 #[test]
 fn ethernet_over_mpls_is_read_with_and_without_a_control_word() {
     let frame = frame(false).bytes();

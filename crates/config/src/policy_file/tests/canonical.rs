@@ -30,7 +30,7 @@ fn items_of(text: &str) -> Vec<Item> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Kills: a field that the canonical text omits or changes. A wrong conversion of a unit. A
+    /// Catches: a field that the canonical text omits or changes. A wrong conversion of a unit. A
     /// list of a filter in the order of the file. A mechanism that loses a parameter.
     #[test]
     fn canonical_text_has_the_same_meaning_in_every_spelling(
@@ -44,7 +44,7 @@ proptest! {
         prop_assert_eq!(&compiled(&items_of(&canonical)), &meaning);
     }
 
-    /// Kills: a canonical text that lacks a field or an item.
+    /// Catches: a canonical text that lacks a field or an item.
     #[test]
     fn a_set_without_one_of_its_fields_has_another_canonical_text(
         set in item_sets(), at in any::<prop::sample::Index>(), field in any::<prop::sample::Index>(),
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// Kills: tables other than policies, classes and trunks in the text; items in the order of the
+/// Catches: tables other than policies, classes and trunks in the text; items in the order of the
 /// file.
 #[test]
 fn canonical_text_is_sorted_and_in_base_units() {
@@ -115,7 +115,7 @@ roles = ["core", "edge"]
     assert_eq!(of_text(file), expected);
 }
 
-/// Kills: items sorted only within each part.
+/// Catches: items sorted only within each part.
 #[test]
 fn canonical_text_does_not_depend_on_the_parts() {
     let item = |name: &str| {
@@ -127,7 +127,7 @@ fn canonical_text_does_not_depend_on_the_parts() {
     assert_eq!(apart, text(&[item("a"), item("b"), item("c")]));
 }
 
-/// Kills: a canonical text of invalid values.
+/// Catches: a canonical text of invalid values.
 #[test]
 fn a_set_with_a_wrong_value_has_no_canonical_text() {
     for wrong in [

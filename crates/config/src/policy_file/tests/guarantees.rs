@@ -49,7 +49,7 @@ fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
     assert_eq!((silver.loss_bound, silver.delay_ratio.is_none()), (None, true));
 }
 
-/// Kills: a term that is accepted without effect; an error at another line.
+/// Catches: a term that is accepted without effect; an error at another line.
 #[test]
 fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     let class = "[[class]]\nname = \"a\"\n";

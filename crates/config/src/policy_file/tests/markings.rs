@@ -10,7 +10,7 @@ fn names(queue: &QdiscSpec) -> (&'static str, Option<&'static str>) {
     (queue.name(), queue.marking().map(MarkingSpec::name))
 }
 
-/// Kills: "fq-codel" as the default of a queue with a marking. A class without a queue that lacks
+/// Catches: "fq-codel" as the default of a queue with a marking. A class without a queue that lacks
 /// the gateway's marking. A class with its own queue that has the gateway's marking.
 #[test]
 fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
@@ -33,7 +33,7 @@ fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
     );
 }
 
-/// Kills: a parameter that is accepted although it is zero or out of range.
+/// Catches: a parameter that is accepted although it is zero or out of range.
 #[test]
 fn parameters_that_no_tracker_works_with_are_refused_by_name() {
     for (parameter, field) in [

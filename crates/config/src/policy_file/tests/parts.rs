@@ -17,7 +17,7 @@ fn policy(name: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n")
 }
 
-/// Kills: parts that replace each other; parts in another order; a part left out.
+/// Catches: parts that replace each other; parts in another order; a part left out.
 #[test]
 fn the_items_of_all_parts_are_one_set() {
     let file = format!("{PORTS}rate = {{ up = \"1 Mbit/s\" }}\n{}", policy("a"));
@@ -31,7 +31,7 @@ fn the_items_of_all_parts_are_one_set() {
     assert_eq!(config, parsed(&whole));
 }
 
-/// Kills: lines counted from the first part. The first part named for each finding. A second place
+/// Catches: lines counted from the first part. The first part named for each finding. A second place
 /// without its part.
 #[test]
 fn a_finding_names_its_part_and_the_other_one() {
@@ -53,7 +53,7 @@ fn a_finding_names_its_part_and_the_other_one() {
     assert!(shown.contains("main.toml:5:8"), "{shown}");
 }
 
-/// Kills: a part whose first lines are read as the last table of the previous part; a part that
+/// Catches: a part whose first lines are read as the last table of the previous part; a part that
 /// sets the gateway.
 #[test]
 fn a_part_holds_items_only() {
@@ -117,7 +117,7 @@ fn a_source_has_its_fields_and_its_defaults() {
     assert_eq!(Head::of("include = [\"a\", \"b\"]\n").includes, ["a", "b"]);
 }
 
-/// Kills: names inside items; items in another order; a text that differs from the item.
+/// Catches: names inside items; items in another order; a text that differs from the item.
 #[test]
 fn a_document_is_its_items() {
     let text = "[[policy]]\nname = \"a\"\nmatch = { dst = [\"10.0.0.0/8\"] }\n[[class]]\nname = \"c\"\nweight = 2\n";
@@ -134,7 +134,7 @@ fn a_document_is_its_items() {
     );
 }
 
-/// Kills: a push that stores a field under its earlier name; one that drops either of two names.
+/// Catches: a push that stores a field under its earlier name; one that drops either of two names.
 #[test]
 fn items_of_policies_have_new_names_of_fields() {
     let fields = |rest: &str| {

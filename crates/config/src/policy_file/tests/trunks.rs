@@ -61,7 +61,7 @@ fn user_packets_travel_in_datagrams_where_that_is_written() {
     assert_eq!(config.trunk_ends[1].as_ref().and_then(|it| it.mtu), Some(1_351));
 }
 
-/// Kills: a check of trunks with epochs only.
+/// Catches: a check of trunks with epochs only.
 #[test]
 fn user_packets_of_a_trunk_with_epochs_are_not_taken_for_those_of_any_other() {
     let other = "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n";
@@ -86,7 +86,7 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     assert_eq!((third.probing, third.assured), (Probing::Management, 3));
 }
 
-/// Kills: the defaults of aggregates used for a trunk. A weight that does not reach the core.
+/// Catches: the defaults of aggregates used for a trunk. A weight that does not reach the core.
 /// `vegas` with another congestion control.
 #[test]
 fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
@@ -126,7 +126,7 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     assert_eq!((bounded.most, bounded.least), (Most::Constant(5), Factor::whole(2)));
 }
 
-/// Kills: a weight above the supported range; two fields that set one number.
+/// Catches: a weight above the supported range; two fields that set one number.
 #[test]
 fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
     for (fields, code, expected) in [
@@ -239,7 +239,7 @@ fn what_cannot_be_is_said_with_its_reason() {
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }
 
-/// Kills: fields for sharing accepted without a profile. ACK control accepted together with
+/// Catches: fields for sharing accepted without a profile. ACK control accepted together with
 /// fairness between hosts. A class left out in a policy with a trunk.
 #[test]
 fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
@@ -268,7 +268,7 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     }
 }
 
-/// Kills: a bound that knows only one encoding of management packets, or one IP version.
+/// Catches: a bound that knows only one encoding of management packets, or one IP version.
 #[test]
 fn a_management_packet_stands_for_at_least_what_it_takes() {
     let v6 = "local = \"2001:db8::1\"\npeer = \"2001:db8::2\"\n";
@@ -296,7 +296,7 @@ fn a_management_packet_stands_for_at_least_what_it_takes() {
 
 /// Two excessive guarantees cause one finding, at the first.
 ///
-/// Kills: the finding at the last guarantee; the place of the link's rate left out.
+/// Catches: the finding at the last guarantee; the place of the link's rate left out.
 #[test]
 fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     let trunk = |name: &str, port: u16, guarantee: &str| {
@@ -319,7 +319,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     assert_eq!(said.matches("TG0032").count(), 1, "{said}");
 }
 
-/// Kills: a sum without the allowance for control traffic.
+/// Catches: a sum without the allowance for control traffic.
 #[test]
 fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
     let found = |guarantee: &str| {

@@ -474,7 +474,7 @@ error[TG0005]: `5` has no unit
   = help: write for example "20 Mbit/s""#;
 }
 
-/// Kills: a `max_packet` that is read but not compiled. A missing lower or upper bound. A burst
+/// Catches: a `max_packet` that is read but not compiled. A missing lower or upper bound. A burst
 /// that is smaller than such a packet.
 #[test]
 fn max_packet_is_within_its_range_and_fits_into_the_burst() {

@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(news((200, 100), &blocks(&[]), 0), 0);
     }
 
-    /// Kills: believing a block however long it is.
+    /// Catches: believing a block however long it is.
     #[test]
     fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
         let mut flow = Flow { sent: 10_000, ..Flow::default() };
@@ -469,8 +469,8 @@ mod tests {
         assert_eq!(flow.selective(&tcp, blocks(&[(1_000, 2_000)])), 0);
     }
 
-    /// Kills: a bound by holds of long ago, beyond the timer of a sender whose ACKs depart at once.
-    /// Kills: an ACK that tells nothing new, and shortens the next hold.
+    /// Catches: a bound by holds of long ago, beyond the timer of a sender whose ACKs depart at once.
+    /// Catches: an ACK that tells nothing new, and shortens the next hold.
     #[test]
     fn the_next_hold_is_short_again_after_acks_that_were_not_held() {
         let mut flow = Flow { near_us: 2_000, far_us: 50_000, ..Flow::default() };
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(longest(&flow), 52);
     }
 
-    /// Kills: full segments held for as short as a tail.
+    /// Catches: full segments held for as short as a tail.
     #[test]
     fn segments_are_as_long_as_the_longest_that_was_seen() {
         let mut flow = Flow::default();

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::ack::testing::{Bench, MSS, US};
 
-    /// Kills: times that are forgotten, or pass, while the ACKs are stopped.
+    /// Catches: times that are forgotten, or pass, while the ACKs are stopped.
     #[test]
     fn acks_that_were_stopped_depart_with_the_same_gaps() {
         let gaps = |stop: bool| {

@@ -4,9 +4,9 @@ use crate::ack::testing::{Bench, FRAME, MSS, US};
 use crate::packet::Member;
 use crate::{Bytes, Rate, Time};
 
-/// Kills: a lone flow that never becomes responsive again, because its own bytes count as those of other
+/// Catches: a lone flow that never becomes responsive again, because its own bytes count as those of other
 /// flows.
-/// Kills: ACKs held while the flow is unresponsive.
+/// Catches: ACKs held while the flow is unresponsive.
 #[test]
 fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for() {
     let mut bench = Bench::new("'postack'", 10);
@@ -37,7 +37,7 @@ fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for(
     assert!(go(8));
 }
 
-/// Kills: an alarm that lasts until the connection ends; an aggregate that is not woken to end it.
+/// Catches: an alarm that lasts until the connection ends; an aggregate that is not woken to end it.
 #[test]
 fn a_flow_whose_sender_stopped_is_no_longer_counted_as_unresponsive() {
     let mut bench = Bench::new("'postack'", 10);

@@ -7,7 +7,7 @@ use crate::packet::Member;
 
 /// A SYN may stop the ACKs of a flow while the time of the first of them comes.
 ///
-/// Kills: departure times that are forgotten while ACKs are stopped, so that all depart at once.
+/// Catches: departure times that are forgotten while ACKs are stopped, so that all depart at once.
 #[test]
 fn stopped_acks_keep_their_departure_times() {
     for spec in &EVERY[1..3] {

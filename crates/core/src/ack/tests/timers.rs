@@ -64,9 +64,9 @@ fn nothing_is_held_for_longer_than_the_bound() {
     assert_eq!(bench.signal.counts().overdue, 10);
 }
 
-/// Kills: overdue ACKs of a flow that depart together, or later than the sender's timer allows if the share
+/// Catches: overdue ACKs of a flow that depart together, or later than the sender's timer allows if the share
 /// is small.
-/// Kills: duplicates that wait for ACKs; ACKs that wait for longer than `max_hold`.
+/// Catches: duplicates that wait for ACKs; ACKs that wait for longer than `max_hold`.
 #[test]
 fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_permits() {
     // A frame takes 1.2 ms at 10 Mbit/s. The way takes 50.2 ms, and holds add an eighth of theirs.
@@ -99,7 +99,7 @@ fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_perm
     }
 }
 
-/// Kills: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
+/// Catches: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
 #[test]
 fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_timer() {
     for spec in EVERY {
@@ -114,7 +114,7 @@ fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_ti
 }
 
 proptest! {
-    /// Kills: the same mutant, for several flows with ACKs of any length and any number of free buffers.
+    /// Catches: the same mutant, for several flows with ACKs of any length and any number of free buffers.
     #[test]
     fn whatever_is_held_has_a_timer_however_few_buffers_are_free(
         which in 0_usize..EVERY.len(),

@@ -12,7 +12,7 @@ fn special(n: u32) -> TcpSegment {
     TcpSegment { options: Options::Unknown, ..plain(n * MSS) }
 }
 
-/// Kills: records, steps or merged ACKs of a flow with AccECN or MPTCP; a dropped old ACK; data that
+/// Catches: records, steps or merged ACKs of a flow with AccECN or MPTCP; a dropped old ACK; data that
 /// overtakes held ACKs.
 #[test]
 fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
@@ -41,8 +41,8 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
     }
 }
 
-/// Kills: an unbounded number of whole ACKs; held ACKs of a flow beyond the bound.
-/// Kills: a flow whose ACKs are never held again.
+/// Catches: an unbounded number of whole ACKs; held ACKs of a flow beyond the bound.
+/// Catches: a flow whose ACKs are never held again.
 #[test]
 fn beyond_the_budget_no_ack_is_held_until_one_can_be_a_record_or_acknowledges_all_data() {
     for (again, flags) in [(special(3_000), 0), (plain(1_500 * MSS), TcpFlags::ACK)] {
@@ -69,7 +69,7 @@ fn beyond_the_budget_no_ack_is_held_until_one_can_be_a_record_or_acknowledges_al
     }
 }
 
-/// Kills: a budget for each flow without a common budget; a budget that is not given back.
+/// Catches: a budget for each flow without a common budget; a budget that is not given back.
 #[test]
 fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
     let mut bench = sent(EVERY[0], 0);
@@ -93,7 +93,7 @@ fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
     assert!(bench.pool.keep_whole_ack());
 }
 
-/// Kills: a window that permits more held ACKs than the budget of whole ACKs.
+/// Catches: a window that permits more held ACKs than the budget of whole ACKs.
 #[test]
 fn the_window_of_a_flow_whose_acks_are_kept_whole_leaves_few_to_be_held() {
     let window = |extended, mbps| {

@@ -159,7 +159,7 @@ fn queue_at(at: EgressQueue, link: &Link, trunks: Option<&Trunks>, grain: Durati
 mod tests {
     use super::*;
 
-    /// Kills: an item that is noted twice; an item that cannot be noted again after its turn; the
+    /// Catches: an item that is noted twice; an item that cannot be noted again after its turn; the
     /// last item first.
     #[test]
     fn a_work_list_has_each_item_once_in_the_order_of_the_notes() {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kills: a greatest balance of the whole burst; a long packet paid for afterwards; a debt that is
+        /// Catches: a greatest balance of the whole burst; a long packet paid for afterwards; a debt that is
         /// forgotten.
         #[test]
         fn in_no_time_more_departs_than_the_rate_carries_and_the_burst(
@@ -162,7 +162,7 @@ mod tests {
             }
         }
 
-        /// Kills: a remainder that is rounded off at each packet; time that is counted twice.
+        /// Catches: a remainder that is rounded off at each packet; time that is counted twice.
         #[test]
         fn a_busy_link_carries_its_rate_to_the_byte(
             lens in prop::collection::vec(60_u32..1_514, 50..200), kbps in 64_u64..2_000_000,
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Kills: a choice that is made when the tokens of a frame are there, and not when the line is free.
+    /// Catches: a choice that is made when the tokens of a frame are there, and not when the line is free.
     #[test]
     fn after_a_full_frame_the_next_choice_is_as_far_as_the_frame_takes() {
         let rate = Rate::from_kbps(128);

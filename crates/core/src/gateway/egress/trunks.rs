@@ -294,7 +294,7 @@ pub(in crate::gateway) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
 mod tests {
     use super::*;
 
-    /// Kills: a timer that is moved on; one that is not moved forward; a trunk that is still due when it was called.
+    /// Catches: a timer that is moved on; one that is not moved forward; a trunk that is still due when it was called.
     #[test]
     fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
         let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());

@@ -224,7 +224,7 @@ mod tests {
         Lan { known: LanHosts::default(), hosts: FlowHosts::default() }
     }
 
-    /// Kills: a host for each address of a station; a flow that came from the WAN first and keeps its host when its
+    /// Catches: a host for each address of a station; a flow that came from the WAN first and keeps its host when its
     /// station is seen; a station for all.
     #[test]
     fn the_addresses_of_one_station_are_one_host() {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(lan.hosts.of(FlowId(9)), Host::UNKNOWN);
     }
 
-    /// Kills: 15 or 17 for 16; flows of the first addresses that stay one host; a router that is a host again after one
+    /// Catches: 15 or 17 for 16; flows of the first addresses that stay one host; a router that is a host again after one
     /// of its addresses left.
     #[test]
     fn a_station_with_more_than_16_addresses_is_a_router() {
@@ -257,7 +257,7 @@ mod tests {
         assert!(of(&lan).iter().filter(|host| **host == again).count() == 1, "{:?}", of(&lan));
     }
 
-    /// Kills: numbers that are given to two hosts; numbers that are never free again.
+    /// Catches: numbers that are given to two hosts; numbers that are never free again.
     #[test]
     fn numbers_of_hosts_are_used_again_by_one_host_at_a_time() {
         let mut lan = lan();

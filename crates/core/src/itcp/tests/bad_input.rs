@@ -49,7 +49,7 @@ fn all_parameters_are_read_with_their_units() {
     assert_eq!(read(&text.replace('\n', " ")), Ok(expected));
 }
 
-/// Kills: a check that is left out, or one that is off by one.
+/// Catches: a check that is left out, or one that is off by one.
 #[test]
 fn bad_parameters_are_refused_with_advice() {
     for (text, expected) in [
@@ -95,7 +95,7 @@ fn a_path_has_a_round_trip_time_of_at_most_the_sampling_interval() {
     assert!(config.check_path(Duration::ZERO).unwrap_err().contains("zero"));
 }
 
-/// `itcp`, section 5: the two runs of the paper. Kills: epsilon counted once.
+/// `itcp`, section 5: the two runs of the paper. Catches: epsilon counted once.
 #[test]
 fn the_sum_of_proposition_1_is_that_of_the_paper() {
     let demanded = |loads: &[u64]| {

@@ -16,7 +16,7 @@ fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Seen)
     });
 }
 
-/// Kills: packets in place of bytes; milliseconds; a step without the 0.5, without epsilon, or not times w.
+/// Catches: packets in place of bytes; milliseconds; a step without the 0.5, without epsilon, or not times w.
 #[test]
 fn equation_10_in_units() {
     // 125 packets of 1,000 bytes a second on a path of 1,250: delta' is a tenth. 4 (0.1 + 0.1) / 2 = 0.4.
@@ -34,7 +34,7 @@ fn equation_10_in_units() {
     assert_eq!(millionths(&adjuster), 4_600_000);
 }
 
-/// Kills: `>=` in place of `>` at a threshold; the latest queue in place of the mean; no low threshold.
+/// Catches: `>=` in place of `>` at a threshold; the latest queue in place of the mean; no low threshold.
 #[test]
 fn below_the_low_threshold_the_weight_does_not_grow() {
     // Means of a queue that grows by 10 bytes each 100 ms from `from`: 55 bytes more. The threshold is 200,000.
@@ -46,7 +46,7 @@ fn below_the_low_threshold_the_weight_does_not_grow() {
     }
 }
 
-/// Kills: a forced increase without its least step; one with a falling queue; a decrease above the threshold.
+/// Catches: a forced increase without its least step; one with a falling queue; a decrease above the threshold.
 #[test]
 fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
     let after = |per_second| {
@@ -71,7 +71,7 @@ fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
     assert_eq!(millionths(&adjuster), 3_200_000);
 }
 
-/// Kills: one round is enough; the count is kept after a decrease; beta in place of 1 - beta.
+/// Catches: one round is enough; the count is kept after a decrease; beta in place of 1 - beta.
 #[test]
 fn a_decrease_needs_two_new_negative_rounds() {
     let mut adjuster = build(&config(Kind::Literal));
@@ -84,7 +84,7 @@ fn a_decrease_needs_two_new_negative_rounds() {
     assert_eq!(weights, [4_000_000, 3_200_000, 3_200_000, 2_560_000, 2_560_000]);
 }
 
-/// Kills: slope zero counted as negative, as positive, or skipped between two negative rounds.
+/// Catches: slope zero counted as negative, as positive, or skipped between two negative rounds.
 #[test]
 fn a_slope_of_zero_is_neither() {
     let mut adjuster = build(&config(Kind::Literal));
@@ -100,7 +100,7 @@ fn a_slope_of_zero_is_neither() {
     assert_eq!(millionths(&adjuster), 4_000_000);
 }
 
-/// Kills: `blocked` ignored; a blocked round that counts as falling; any blocked sample is enough.
+/// Catches: `blocked` ignored; a blocked round that counts as falling; any blocked sample is enough.
 #[test]
 fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     let blocked_for = |samples: u64, per_second: u64, rounds: u32| {
@@ -123,7 +123,7 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     assert_eq!(blocked_for(0, 100, 2), 3_200_000);
 }
 
-/// Kills: a blocked round with a falling slope that counts towards a decrease, or holds above the
+/// Catches: a blocked round with a falling slope that counts towards a decrease, or holds above the
 /// high threshold.
 #[test]
 fn a_blocked_round_is_not_a_falling_one() {
@@ -138,7 +138,7 @@ fn a_blocked_round_is_not_a_falling_one() {
     assert_eq!(millionths(&adjuster), 5_200_000);
 }
 
-/// Kills: a division by a round-trip time or window of zero; no increase while they are unknown.
+/// Catches: a division by a round-trip time or window of zero; no increase while they are unknown.
 #[test]
 fn without_a_path_it_grows_by_epsilon_alone() {
     for least_rtt in [None, Some(Duration::ZERO)] {
@@ -150,7 +150,7 @@ fn without_a_path_it_grows_by_epsilon_alone() {
     }
 }
 
-/// Kills: `fixed` with a law.
+/// Catches: `fixed` with a law.
 #[test]
 fn a_fixed_weight_is_measured_and_not_changed() {
     let mut adjuster = build(&config(Kind::Fixed));

@@ -36,7 +36,7 @@ fn after(loads: &[Load]) -> Vec<u64> {
     each.collect()
 }
 
-/// Kills: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above
+/// Catches: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above
 /// the service.
 #[test]
 fn a_saturated_gateway_increases_by_its_excess_load() {
@@ -49,7 +49,7 @@ fn a_saturated_gateway_increases_by_its_excess_load() {
     assert_eq!(after(&[Load { arrive: 600_000, busy: 95, service: 500_000 }]), [4_000_000]);
 }
 
-/// Kills: a decrease after one round; the count kept; without the margin; busy rounds counted; `<=`.
+/// Catches: a decrease after one round; the count kept; without the margin; busy rounds counted; `<=`.
 #[test]
 fn ample_service_in_two_rounds_decreases() {
     let ample = Load { arrive: 300_000, busy: 50, service: 600_000 };
@@ -67,7 +67,7 @@ fn ample_service_in_two_rounds_decreases() {
     assert_eq!(after(&[ample, Load { busy: 95, ..ample }, ample]), [4_000_000; 3]);
 }
 
-/// Kills: all bytes sent, over the busy time: bytes that pass an idle gateway at once are no service.
+/// Catches: all bytes sent, over the busy time: bytes that pass an idle gateway at once are no service.
 #[test]
 fn bytes_that_did_not_wait_are_not_service() {
     // 500,000 arrive, and while busy, for a tenth of the time, 520,000 are served. All bytes sent
@@ -86,7 +86,7 @@ fn bytes_that_did_not_wait_are_not_service() {
     assert_eq!(millionths(&adjuster), 4_000_000);
 }
 
-/// Kills: the rate of the window at any load; the busy rate below 5 %.
+/// Catches: the rate of the window at any load; the busy rate below 5 %.
 #[test]
 fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
     // 52,500 bytes in 42 ms: 1.25 MB/s.
@@ -98,7 +98,7 @@ fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
     assert_eq!((service(0), service(4), service(5)), (1_250_000, 1_250_000, 200_000));
 }
 
-/// Kills: a division by zero; a decrease or an increase with an unknown service rate.
+/// Catches: a division by zero; a decrease or an increase with an unknown service rate.
 #[test]
 fn without_a_service_rate_nothing_changes() {
     for least_rtt in [None, Some(Duration::ZERO)] {
@@ -129,7 +129,7 @@ fn service_of(service: Service, samples: &[(u32, u64)]) -> u64 {
     adjuster.report().last.unwrap().service.unwrap().bps() / 8
 }
 
-/// Kills: the least, the median or the mean; samples that were hardly busy; a quantile of few samples.
+/// Catches: the least, the median or the mean; samples that were hardly busy; a quantile of few samples.
 #[test]
 fn contended_service_is_the_rate_beside_busy_neighbours() {
     // Of 100 samples the neighbour is idle in 70, and busy in 26. Four are outliers.
@@ -176,7 +176,7 @@ fn whole(real: f64) -> u64 {
     format!("{real:.0}").parse().unwrap()
 }
 
-/// Kills: a law that stops below its load; an increase or a decrease with the wrong sign of the excess.
+/// Catches: a law that stops below its load; an increase or a decrease with the wrong sign of the excess.
 #[test]
 fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
     // The neighbour has a file that never ends, and a fixed weight of 2.

@@ -17,7 +17,7 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, bus
     });
 }
 
-/// Kills: the service rate of this round as the capacity; a capacity from samples with pauses; n left out.
+/// Catches: the service rate of this round as the capacity; a capacity from samples with pauses; n left out.
 #[test]
 fn the_weight_is_the_load_as_a_part_of_the_capacity() {
     let mut adjuster = build(&config(Kind::Proportional));
@@ -35,7 +35,7 @@ fn the_weight_is_the_load_as_a_part_of_the_capacity() {
     assert_eq!((decisions.increased, decisions.decreased, decisions.held), (1, 0, 2));
 }
 
-/// Kills: an average of the first rounds that counts from zero; a long memory of few rounds; none.
+/// Catches: an average of the first rounds that counts from zero; a long memory of few rounds; none.
 #[test]
 fn a_load_is_averaged_over_twenty_rounds() {
     let mut adjuster = build(&config(Kind::Proportional));
@@ -53,7 +53,7 @@ fn a_load_is_averaged_over_twenty_rounds() {
     assert_eq!(millionths(&adjuster), 1_000_000);
 }
 
-/// A file of 50 rounds arrives within a round. Kills: a round that counts for more than the capacity.
+/// A file of 50 rounds arrives within a round. Catches: a round that counts for more than the capacity.
 #[test]
 fn a_round_counts_for_at_most_the_capacity() {
     let mut adjuster = build(&config(Kind::Proportional));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A002-6. Kills: equal waits; no wait; a wait that is drawn only once.
+/// A002-6. Catches: equal waits; no wait; a wait that is drawn only once.
 #[test]
 fn two_gateways_do_not_update_at_the_same_time() {
     let updates = |component| {
@@ -35,7 +35,7 @@ fn two_gateways_do_not_update_at_the_same_time() {
     assert!(one.iter().filter(near).count() < 12);
 }
 
-/// Kills: a round with fewer or more samples; samples before the wait; a drift of the samples.
+/// Catches: a round with fewer or more samples; samples before the wait; a drift of the samples.
 #[test]
 fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
     let mut adjuster = build(&config(Kind::Fixed));
@@ -50,7 +50,7 @@ fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
     assert_eq!(ended(&adjuster), 1);
 }
 
-/// Kills: a sample for each call.
+/// Catches: a sample for each call.
 #[test]
 fn an_early_call_takes_no_sample() {
     let mut adjuster = build(&config(Kind::Fixed));
@@ -62,7 +62,7 @@ fn an_early_call_takes_no_sample() {
     assert_eq!((adjuster.poll_timeout(), ended(&adjuster)), (due, 0));
 }
 
-/// Kills: a clock step counted as a part of the round; a short delay that ends a round.
+/// Catches: a clock step counted as a part of the round; a short delay that ends a round.
 #[test]
 fn a_gap_abandons_the_round_and_a_delay_does_not() {
     let gap = |late: Duration| {
@@ -84,7 +84,7 @@ fn a_gap_abandons_the_round_and_a_delay_does_not() {
     }
 }
 
-/// Kills: totals subtracted without a check; a reset of one total that is overlooked.
+/// Catches: totals subtracted without a check; a reset of one total that is overlooked.
 #[test]
 fn totals_that_run_backwards_abandon_the_round() {
     let full = Seen { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
@@ -105,7 +105,7 @@ fn totals_that_run_backwards_abandon_the_round() {
     }
 }
 
-/// Kills: the same clock reading twice, which would divide by zero.
+/// Catches: the same clock reading twice, which would divide by zero.
 #[test]
 fn a_clock_that_stands_still_abandons_the_round() {
     let mut adjuster = build(&config(Kind::Measured));
@@ -115,7 +115,7 @@ fn a_clock_that_stands_still_abandons_the_round() {
     assert_eq!(adjuster.report().decisions.abandoned, 1);
 }
 
-/// Kills: a bound by the constant; a weight that stays when connections end; a weight reset by a
+/// Catches: a bound by the constant; a weight that stays when connections end; a weight reset by a
 /// single idle sample.
 #[test]
 fn the_number_of_connections_bounds_the_weight_at_once() {
@@ -168,7 +168,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A002-6. Kills: no clamp, a clamp before the step, a clamp at decisions only; overflows of
+    /// A002-6. Catches: no clamp, a clamp before the step, a clamp at decisions only; overflows of
     /// sums and products.
     #[test]
     fn the_weight_is_never_outside_its_bounds(

@@ -21,7 +21,7 @@ fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
     place.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
-/// Kills: factors other than 0.8 and 1.25; a threshold that rises while too few bytes are tracked,
+/// Catches: factors other than 0.8 and 1.25; a threshold that rises while too few bytes are tracked,
 /// or falls while the memory is full; limits that do not hold.
 #[test]
 fn the_threshold_follows_the_share_of_tracked_bytes() {
@@ -36,7 +36,7 @@ fn the_threshold_follows_the_share_of_tracked_bytes() {
 
 /// Ten flows of a kilobyte per second; none sends the threshold.
 ///
-/// Kills: a threshold that is only set in the filter, or only outside of it; bytes of the last
+/// Catches: a threshold that is only set in the filter, or only outside of it; bytes of the last
 /// interval that count in this one.
 #[test]
 fn small_flows_are_tracked_once_the_threshold_has_fallen() {
@@ -51,10 +51,10 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Kills: flows that lose their tracker although they send the threshold; flows that keep it without.
-/// Kills: a flow that began late in the interval and is not preserved; shielded packets that the filter
+/// Catches: flows that lose their tracker although they send the threshold; flows that keep it without.
+/// Catches: a flow that began late in the interval and is not preserved; shielded packets that the filter
 /// counts.
-/// Kills: a flow that was tracked throughout the interval, sent less than the threshold, and is no false
+/// Catches: a flow that was tracked throughout the interval, sent less than the threshold, and is no false
 /// positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
@@ -85,7 +85,7 @@ fn flows_that_send_the_threshold_are_preserved() {
 
 /// A datagram flow of 4 Mbit/s beside a rate of 8 Mbit/s: after an interval it counts at its rate.
 ///
-/// Kills: untracked traffic left out, or multiplied like tracked traffic; a rate over more than one
+/// Catches: untracked traffic left out, or multiplied like tracked traffic; a rate over more than one
 /// interval.
 #[test]
 fn untracked_traffic_counts_at_its_rate() {
@@ -106,7 +106,7 @@ fn untracked_traffic_counts_at_its_rate() {
     assert!(later < 10_000, "{later}");
 }
 
-/// Kills: a silent flow that is still projected; a flow that sends again and is not.
+/// Catches: a silent flow that is still projected; a flow that sends again and is not.
 #[test]
 fn idle_flows_are_not_projected() {
     let mut place = new_place(2_000);
@@ -120,7 +120,7 @@ fn idle_flows_are_not_projected() {
     assert!(place.marking.sums.all.part().counts());
 }
 
-/// Kills: more than 4,096 flows; a full memory that does not raise the threshold.
+/// Catches: more than 4,096 flows; a full memory that does not raise the threshold.
 #[test]
 fn a_full_memory_raises_the_threshold() {
     let mut place = new_place(60);
@@ -133,9 +133,9 @@ fn a_full_memory_raises_the_threshold() {
 }
 
 proptest! {
-    /// Kills: sums that miss a mark, a removal, an idle or a forgotten flow.
-    /// Kills: a flow that sends the threshold within an interval and has no tracker.
-    /// Kills: a search that continues although an older packet may be marked.
+    /// Catches: sums that miss a mark, a removal, an idle or a forgotten flow.
+    /// Catches: a flow that sends the threshold within an interval and has no tracker.
+    /// Catches: a search that continues although an older packet may be marked.
     #[test]
     fn the_sums_are_those_over_the_tracked_flows(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

@@ -30,8 +30,8 @@ fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     })
 }
 
-/// Kills: flows of L_1 that are projected at once; a flow that stays in L_0 without passing.
-/// Kills: a flow that loses its place in L_0 although it passes; a tracker that restarts with each
+/// Catches: flows of L_1 that are projected at once; a flow that stays in L_0 without passing.
+/// Catches: a flow that loses its place in L_0 although it passes; a tracker that restarts with each
 /// interval.
 #[test]
 fn lists_are_swapped_at_the_end_of_an_interval() {
@@ -64,7 +64,7 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
 
 /// Flow 1 sends ten packets, two of them before it passes; flow 2 and a datagram do not pass.
 ///
-/// Kills: rho before the swap; bytes of a flow before it passed; only bytes of the interval in
+/// Catches: rho before the swap; bytes of a flow before it passed; only bytes of the interval in
 /// which it first passed.
 #[test]
 fn rho_is_evaluated_on_increments_after_the_swap() {
@@ -90,7 +90,7 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
 ///
 /// In frames: rho is 9/6, `excess = 13 + rho * 3 * 4 - limit`, `m = excess / (rho * (3 / 2 + 1))`.
 ///
-/// Kills: marks of the newest first; two marks of a flow; a count of marks that is rounded down;
+/// Catches: marks of the newest first; two marks of a flow; a count of marks that is rounded down;
 /// marks although no overflow is projected.
 #[test]
 fn the_excess_is_taken_from_the_oldest_packets_on() {
@@ -125,11 +125,11 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
 }
 
 proptest! {
-    /// Kills: a change of a tracker that the sums miss, in either list; removed flows that stay in the sum
+    /// Catches: a change of a tracker that the sums miss, in either list; removed flows that stay in the sum
     /// of their list.
-    /// Kills: a search that continues although an older packet may be marked.
-    /// Kills: flows that passed in this interval as false positives.
-    /// Kills: a flow that counts as large twice, or after it was forgotten.
+    /// Catches: a search that continues although an older packet may be marked.
+    /// Catches: flows that passed in this interval as false positives.
+    /// Catches: a flow that counts as large twice, or after it was forgotten.
     #[test]
     fn the_sums_are_those_over_the_lists(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),

@@ -118,7 +118,7 @@ impl Gateway {
 
 /// `marking`, section 2.1, by hand: RTT 100 ms from SYN and data, then `0.9 * 100 + 0.1 * 110`.
 ///
-/// Kills: rounds that begin with the SYN; the SYN as a segment; weights a and 1 - a swapped; a
+/// Catches: rounds that begin with the SYN; the SYN as a segment; weights a and 1 - a swapped; a
 /// sample that begins with the last packet of the round.
 #[test]
 fn paper_takes_rounds_from_gaps() {
@@ -135,7 +135,7 @@ fn paper_takes_rounds_from_gaps() {
     assert_eq!(gateway.knows(), (411, 101, 3));
 }
 
-/// Kills: `>=` in equation (4); K ignored; a safeguard that allows two segments more, or one in the
+/// Catches: `>=` in equation (4); K ignored; a safeguard that allows two segments more, or one in the
 /// first round.
 #[test]
 fn a_gap_or_one_segment_too_many_begins_a_round() {
@@ -154,7 +154,7 @@ fn a_gap_or_one_segment_too_many_begins_a_round() {
     assert_eq!((gateway.knows().0, gateway.knows().2), (122, 3));
 }
 
-/// Kills: a first round without an end, whose window grows forever.
+/// Catches: a first round without an end, whose window grows forever.
 #[test]
 fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
     let mut gateway = Gateway::new("paper");
@@ -164,7 +164,7 @@ fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
     }
 }
 
-/// Kills: a sample from an idle time in `paper+idle`; none in `paper`.
+/// Catches: a sample from an idle time in `paper+idle`; none in `paper`.
 #[test]
 fn an_idle_time_is_a_sample_for_paper_only() {
     for (name, rtt) in [("paper", 990), ("paper+idle", 100)] {
@@ -181,7 +181,7 @@ fn an_idle_time_is_a_sample_for_paper_only() {
     }
 }
 
-/// Kills: the spacing of two packets as the RTT.
+/// Catches: the spacing of two packets as the RTT.
 #[test]
 fn a_flow_met_in_mid_connection_begins_with_100_ms() {
     for name in ["paper", "paper+idle", "two-way"] {
@@ -192,7 +192,7 @@ fn a_flow_met_in_mid_connection_begins_with_100_ms() {
     }
 }
 
-/// Kills: comparisons of sequence numbers that do not wrap; a stray SYN that restarts a flow; the
+/// Catches: comparisons of sequence numbers that do not wrap; a stray SYN that restarts a flow; the
 /// numbers of a new connection counted as losses of the old one.
 #[test]
 fn numbers_wrap_and_ports_are_used_again() {
@@ -218,7 +218,7 @@ fn numbers_wrap_and_ports_are_used_again() {
     }
 }
 
-/// Kills: a mark of the last round that marks this one; a loss that counts in the round of the gap
+/// Catches: a mark of the last round that marks this one; a loss that counts in the round of the gap
 /// and in that of the retransmission.
 #[test]
 fn marks_and_losses_are_seen_in_their_round() {
@@ -246,7 +246,7 @@ fn marks_and_losses_are_seen_in_their_round() {
     assert_eq!(gateway.estimate().next_window(), Bytes(gateway.estimate().window.0 / 2));
 }
 
-/// Kills: a flow that ignores marks and counts as one that halves its window; a verdict after one
+/// Catches: a flow that ignores marks and counts as one that halves its window; a verdict after one
 /// mark; CWR without a smaller window as a reaction; an unnoticed reduction; ECT(1) as ECT(0).
 #[test]
 fn flows_that_ignore_marks_are_found_out() {
@@ -288,7 +288,7 @@ fn flows_that_ignore_marks_are_found_out() {
 
 /// Six segments in flight, evenly spaced over 100 ms, one ACK for two: rounds have no gaps.
 ///
-/// Kills: rounds that end with the ACK, without the 20 ms to the sender; a window without the bytes
+/// Catches: rounds that end with the ACK, without the 20 ms to the sender; a window without the bytes
 /// that the ACK acknowledged before the round's first.
 #[test]
 fn two_way_needs_no_gaps() {
@@ -312,7 +312,7 @@ fn two_way_needs_no_gaps() {
     }
 }
 
-/// Kills: a super-packet that counts as one segment, or whose frame is the segment size.
+/// Catches: a super-packet that counts as one segment, or whose frame is the segment size.
 #[test]
 fn super_packets_are_several_segments() {
     for name in ["paper", "two-way"] {
@@ -337,7 +337,7 @@ fn super_packets_are_several_segments() {
     }
 }
 
-/// Kills: growth beyond the receiver's window; growth of an application that was idle.
+/// Catches: growth beyond the receiver's window; growth of an application that was idle.
 #[test]
 fn limited_flows_do_not_grow() {
     let mut gateway = Gateway::open("two-way");
@@ -364,7 +364,7 @@ fn limited_flows_do_not_grow() {
 
 /// A mark at 305 ms; the ACK with ECN-Echo; the sender's CWR in the middle of the next round.
 ///
-/// Kills: a window halved before the sender knows; a mark forgotten before that; ECN-Echo of the
+/// Catches: a window halved before the sender knows; a mark forgotten before that; ECN-Echo of the
 /// same mark as a second mark; an unnoticed mark downstream.
 #[test]
 fn two_way_halves_the_window_when_the_sender_does() {
@@ -400,7 +400,7 @@ fn two_way_halves_the_window_when_the_sender_does() {
     }
 }
 
-/// Kills: a two-way tracker that waits for ACKs that pass elsewhere.
+/// Catches: a two-way tracker that waits for ACKs that pass elsewhere.
 #[test]
 fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
     let mut both = ["two-way", "paper+idle"].map(Gateway::new);
@@ -458,7 +458,7 @@ fn anything() -> impl Strategy<Value = (bool, u64, TcpSegment, u8, u16)> {
 }
 
 proptest! {
-    /// Kills: an overflow, a division by a payload of zero, a start in the future, a round without length.
+    /// Catches: an overflow, a division by a payload of zero, a start in the future, a round without length.
     #[test]
     fn no_packet_confuses_a_tracker(
         packets in prop::collection::vec(anything(), 1..60),

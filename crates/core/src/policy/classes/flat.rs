@@ -125,7 +125,7 @@ mod tests {
         faults.into_iter().map(|fault| (fault.at, fault.kind)).collect()
     }
 
-    /// Kills: a sum that may equal the rate; a cycle found only from its first class; cycles of one kind that
+    /// Catches: a sum that may equal the rate; a cycle found only from its first class; cycles of one kind that
     /// hide those of the other.
     #[test]
     fn promises_that_no_traffic_could_have_are_refused() {

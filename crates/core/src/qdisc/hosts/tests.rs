@@ -28,7 +28,7 @@ fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32
     sent
 }
 
-/// Kills: turns of flows in place of turns of hosts; a host that takes a turn for each of its flows.
+/// Catches: turns of flows in place of turns of hosts; a host that takes a turn for each of its flows.
 #[test]
 fn a_host_has_its_share_whatever_its_number_of_flows() {
     let mut bench = bench();
@@ -43,7 +43,7 @@ fn a_host_has_its_share_whatever_its_number_of_flows() {
     assert!(sent[1..61].iter().all(|each| each.abs_diff(of(1..61) / 60) < 6 * FULL), "{sent:?}");
 }
 
-/// Kills: a new flow that waits for the turns of other hosts; the rings of one host only.
+/// Catches: a new flow that waits for the turns of other hosts; the rings of one host only.
 #[test]
 fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
     let mut bench = bench();
@@ -55,7 +55,7 @@ fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
 
 /// New flows come just as the one before them was served, as if a host opened connections without end.
 ///
-/// Kills: new flows for which their host does not pay; a host without an end of its overdraft.
+/// Catches: new flows for which their host does not pay; a host without an end of its overdraft.
 #[test]
 fn a_host_of_new_flows_only_has_its_share_and_no_more() {
     let mut bench = bench();
@@ -74,7 +74,7 @@ fn a_host_of_new_flows_only_has_its_share_and_no_more() {
     assert!(bulk.abs_diff(new) < 6 * FULL, "{bulk} and {new}");
 }
 
-/// Kills: new flows of a host that keep its own bulk flows waiting for ever.
+/// Catches: new flows of a host that keep its own bulk flows waiting for ever.
 #[test]
 fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     let mut bench = bench();
@@ -93,7 +93,7 @@ fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     assert!(bulk.abs_diff(new) < 8 * FULL, "{bulk} and {new}");
 }
 
-/// Kills: a ring that is ahead of packets that did not wait.
+/// Catches: a ring that is ahead of packets that did not wait.
 #[test]
 fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
     let mut bench = bench();
@@ -116,7 +116,7 @@ fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
 
 /// RFC 8290, section 4.2, last paragraph, within a host.
 ///
-/// Kills: a flow of data that stays new by sending just in time; an ACK line that is treated like it.
+/// Catches: a flow of data that stays new by sending just in time; an ACK line that is treated like it.
 #[test]
 fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     let mut bench = bench();
@@ -172,8 +172,8 @@ fn departs(
     std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
 }
 
-/// Kills: 3 or 5 for 4; a count that continues over the next ACK; a dropped first ACK of a flow.
-/// Kills: a limit where the line does not carry a fourth of the ACKs; dropped ACKs of a flow under ACK
+/// Catches: 3 or 5 for 4; a count that continues over the next ACK; a dropped first ACK of a flow.
+/// Catches: a limit where the line does not carry a fourth of the ACKs; dropped ACKs of a flow under ACK
 /// control.
 #[test]
 fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
@@ -192,7 +192,7 @@ fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
 
 /// A full queue drops from the host with most waiting, though another host has the longest line.
 ///
-/// Kills: the longest line of all hosts; the host that came last.
+/// Catches: the longest line of all hosts; the host that came last.
 #[test]
 fn a_full_queue_drops_from_the_host_with_most_waiting() {
     let config = Config { limit: Bytes(40_000), ..Config::default() };
@@ -204,7 +204,7 @@ fn a_full_queue_drops_from_the_host_with_most_waiting() {
     bench.drain();
 }
 
-/// Kills: a flow that stays with the host of the flow that had its number before.
+/// Catches: a flow that stays with the host of the flow that had its number before.
 #[test]
 fn a_number_that_is_given_to_a_flow_of_another_host_belongs_to_that_host() {
     let mut bench = bench();

@@ -130,7 +130,7 @@ fn rate(mbps: u64) -> Terms {
     Terms { guarantee: Rate::from_mbps(mbps), ..Terms::NONE }
 }
 
-/// Kills: a required rate without the age of the oldest packet.
+/// Catches: a required rate without the age of the oldest packet.
 #[test]
 fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), Terms::NONE]);
@@ -148,7 +148,7 @@ fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
     assert_eq!(link.dropped, [(1, 9), (1, 8), (1, 7)]);
 }
 
-/// Kills: no transfer of rate.
+/// Catches: no transfer of rate.
 #[test]
 fn a_feasible_delay_bound_is_kept_beside_an_overload() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, Some(0)), Terms::NONE]);
@@ -158,7 +158,7 @@ fn a_feasible_delay_bound_is_kept_beside_an_overload() {
     assert!(link.dropped.iter().all(|(class, _)| *class == 2), "the first class loses packets");
 }
 
-/// Kills: a guarantee that delay bounds of other classes can take; an even split that stays.
+/// Catches: a guarantee that delay bounds of other classes can take; an even split that stays.
 #[test]
 fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     let mut link = Link::new(Search::Furthest, BUFFER * 10, &[bounded(1, Some(0)), rate(6)]);
@@ -170,7 +170,7 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
-/// Kills: drops beyond the loss bound for a delay bound; no drops within it; a bound that is
+/// Catches: drops beyond the loss bound for a delay bound; no drops within it; a bound that is
 /// checked only before the drop.
 #[test]
 fn a_loss_bound_precedes_a_delay_bound() {
@@ -193,7 +193,7 @@ fn a_loss_bound_precedes_a_delay_bound() {
     assert!(beyond > 0 && loss.relaxed == beyond, "the buffer is full of one class: {loss:?}");
 }
 
-/// Kills: a victim that breaks its loss bound while another class has none.
+/// Catches: a victim that breaks its loss bound while another class has none.
 #[test]
 fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
     let classes = [lossy(1), lossy(2), Terms::NONE];
@@ -206,7 +206,7 @@ fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
     }
 }
 
-/// Kills: a gain of the wrong sign, weights that are not inverse to the factors, delays of the newest packet.
+/// Catches: a gain of the wrong sign, weights that are not inverse to the factors, delays of the newest packet.
 #[test]
 fn delay_ratios_hold_in_a_chain_under_overload() {
     let link = Link::new(Search::Furthest, BUFFER, &[Terms::NONE; 3]);
@@ -219,7 +219,7 @@ fn delay_ratios_hold_in_a_chain_under_overload() {
     }
 }
 
-/// Kills: a ratio that takes rate that an absolute promise needs.
+/// Catches: a ratio that takes rate that an absolute promise needs.
 #[test]
 fn a_guarantee_precedes_a_delay_ratio() {
     let link = Link::new(Search::Furthest, Bytes(10_000_000), &[Terms::NONE, rate(7)]);
@@ -232,7 +232,7 @@ fn a_guarantee_precedes_a_delay_ratio() {
     assert!(link.kept(1, Term::DelayRatio).kept.unwrap() > 0.2);
 }
 
-/// Kills: weights of loss that are not inverse to the factors; the class with the largest error.
+/// Catches: weights of loss that are not inverse to the factors; the class with the largest error.
 #[test]
 fn loss_ratios_hold_under_overload() {
     let link = Link::new(Search::Furthest, BUFFER, &[Terms::NONE; 3]);
@@ -242,7 +242,7 @@ fn loss_ratios_hold_under_overload() {
     assert!((0.48..0.52).contains(&first) && (0.24..0.26).contains(&second), "{first} {second}");
 }
 
-/// Kills: a loss ratio that precedes a loss bound.
+/// Catches: a loss ratio that precedes a loss bound.
 #[test]
 fn a_loss_bound_precedes_a_loss_ratio() {
     let link = Link::new(Search::Furthest, BUFFER, &[lossy(1), Terms::NONE]);
@@ -255,7 +255,7 @@ fn a_loss_bound_precedes_a_loss_ratio() {
     assert!(ratio.relaxed > 1_000 && ratio.violations >= 1, "{ratio:?}");
 }
 
-/// Kills: a drop of the oldest packet; a drop of the arriving packet in place of the victim's newest.
+/// Catches: a drop of the oldest packet; a drop of the arriving packet in place of the victim's newest.
 #[test]
 fn the_victim_drops_its_newest_packet() {
     let mut link = Link::new(Search::Furthest, PACKET * 4, &[lossy(0), lossy(50)]);
@@ -269,7 +269,7 @@ fn the_victim_drops_its_newest_packet() {
     assert_eq!(sent, [(1, 0), (1, 3), (1, 4), (2, 1)]);
 }
 
-/// Kills: a search that keeps its first find, or the last backlogged class.
+/// Catches: a search that keeps its first find, or the last backlogged class.
 #[test]
 fn the_furthest_below_its_bound_drops_and_in_ns2_the_last() {
     let run = |search| {
@@ -283,7 +283,7 @@ fn the_furthest_below_its_bound_drops_and_in_ns2_the_last() {
     assert_eq!(run(Search::Ns2), [(3, 1)]);
 }
 
-/// Kills: losses of earlier busy periods that count; a busy period that ends while the link still
+/// Catches: losses of earlier busy periods that count; a busy period that ends while the link still
 /// sends.
 #[test]
 fn losses_count_from_the_start_of_a_busy_period() {
@@ -302,7 +302,7 @@ fn losses_count_from_the_start_of_a_busy_period() {
     assert!(link.jobs.classes[1].loss() < f64::EPSILON);
 }
 
-/// Kills: a state that is kept from the last arrival.
+/// Catches: a state that is kept from the last arrival.
 #[test]
 fn a_marking_sees_rates_backlogs_and_delays() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), rate(2)]);
@@ -336,7 +336,7 @@ proptest! {
     /// rates of backlogged classes add up to that of the link. A loss bound is broken only if that
     /// is counted.
     ///
-    /// Kills: bytes that a drop or a departure leaves in the buffer; a rate that a transfer makes or loses; a
+    /// Catches: bytes that a drop or a departure leaves in the buffer; a rate that a transfer makes or loses; a
     /// loss bound that is broken without being counted as relaxed.
     #[test]
     fn packets_rates_and_the_buffer_are_conserved(

@@ -103,7 +103,7 @@ mod tests {
     fn it_grows_with_the_square_of_the_round_trip_time() {
         // g = omega / n * (rtt / mean)^2. The window grows while its own ACKs are counted, so the
         // exact result is w ln(1 + g / w), within half a percent of g here.
-        // Kills: rtt / mean without the square; omega left out; omega not kept within 1 to n.
+        // Catches: rtt / mean without the square; omega left out; omega not kept within 1 to n.
         let omega = |millionths| Config { omega: Some(Factor::from_millionths(millionths)) };
         let formula = Config::default();
         for (config, rtt, mean, n, expected) in [
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn an_ack_adds_at_most_one_segment() {
         // (60 s / 10 ms)^2 would be 36 million segments per round trip.
-        // Kills: no cap.
+        // Catches: no cap.
         let mut control = Config::default().build(Counting::LINUX);
         control.on_aggregate(Duration::from_millis(10), 1);
         let mut window = window(10, 0);
@@ -172,7 +172,7 @@ mod tests {
     fn under_losses_that_are_equally_frequent_rates_are_equal_where_reno_is_biased() {
         // The rate is 1.5 T g / rtt^2 segments. Between 50 and 600 ms Reno differs by 144 to 1.
         // Here the rates are equal, and as fast as a Reno connection with the mean round-trip time.
-        // Kills: g = rtt / mean; the mean of the aggregate left out.
+        // Catches: g = rtt / mean; the mean of the aggregate left out.
         let mean = 0.2625;
         let fair = rates(&|| Box::new(Config::default().build(Counting::RFC)), &|rtt| {
             rtt / mean / mean * 20.0

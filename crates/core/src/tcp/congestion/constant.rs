@@ -52,7 +52,7 @@ impl CongestionControl for Constant {
 mod tests {
     use super::*;
 
-    /// Kills: a timeout that leaves one segment, after which the sender waits for an ACK.
+    /// Catches: a timeout that leaves one segment, after which the sender waits for an ACK.
     #[test]
     fn no_signal_makes_it_slower() {
         let mut control = Config { rate: Rate::from_mbps(25) }.build(Counting::RFC);

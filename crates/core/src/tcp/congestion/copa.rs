@@ -167,7 +167,7 @@ mod tests {
         pipe.run(Duration::from_secs(20))
     }
 
-    /// Kills: an ignored target; twice the pace; the window of slow start kept.
+    /// Catches: an ignored target; twice the pace; the window of slow start kept.
     #[test]
     fn it_fills_the_path_and_keeps_its_queue_short() {
         for target in [1, 2, 4] {
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Kills: no threshold, so that a new law begins with slow start.
+    /// Catches: no threshold, so that a new law begins with slow start.
     #[test]
     fn two_share_the_path() {
         let (rates, queue) = run(2, 2);
@@ -194,7 +194,7 @@ mod tests {
         Ack { now, rtt, flight_before: 1 << 20, ..acknowledged(SEGMENT) }
     }
 
-    /// Kills: growth while losses are repaired; slow start after a loss, none after a timeout.
+    /// Catches: growth while losses are repaired; slow start after a loss, none after a timeout.
     #[test]
     fn a_loss_leaves_half_until_it_is_repaired_and_a_timeout_begins_anew() {
         let (mut control, mut window) = (build(2), window(100, u64::MAX));
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(window.congestion, window.floor + 2 * SEGMENT);
     }
 
-    /// Kills: a pause counted as time in which little arrived.
+    /// Catches: a pause counted as time in which little arrived.
     #[test]
     fn a_pause_does_not_make_the_path_slow() {
         let (mut control, mut window) = (build(2), window(100, 100 * SEGMENT));
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Kills: a target of one segment is kept while the receiver delays each ACK (9 s in place of 0.6).
+    /// Catches: a target of one segment is kept while the receiver delays each ACK (9 s in place of 0.6).
     #[test]
     fn acks_that_are_delayed_one_by_one_do_not_hold_it_down() {
         for target in [1, 2] {
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Kills: a pace by the round-trip time with the queue of a burst in it.
+    /// Catches: a pace by the round-trip time with the queue of a burst in it.
     #[test]
     fn it_is_paced_at_its_window_in_a_standing_round_trip_time() {
         let (mut control, mut window) = (build(2), window(10, u64::MAX));

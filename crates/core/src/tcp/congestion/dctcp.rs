@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn alpha_follows_the_marked_part_with_a_gain_of_a_sixteenth() {
         // RFC 8257, section 3.3: alpha = alpha * (1 - g) + g * M, from 1.
-        // Kills: a gain of an eighth; marked and acknowledged not reset; alpha from 0.
+        // Catches: a gain of an eighth; marked and acknowledged not reset; alpha from 0.
         let mut dctcp = dctcp();
         // The first ACK ends a window of one marked segment. Each later window has ten segments,
         // three of them marked: 1, then 1 - 0.7 / 16, and so on towards 0.3.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_echo_takes_half_of_alpha_away_and_a_loss_half() {
-        // RFC 8257, sections 3.3 and 3.4. Kills: cwnd * (1 - alpha); alpha applied to a loss.
+        // RFC 8257, sections 3.3 and 3.4. Catches: cwnd * (1 - alpha); alpha applied to a loss.
         for (alpha, segments) in [(ALL, 50), (ALL / 2, 75), (ALL / 10, 95), (0, 100)] {
             let mut dctcp = dctcp();
             dctcp.alpha = alpha;

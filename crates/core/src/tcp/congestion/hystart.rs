@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn growth_slows_down_when_the_round_trip_time_has_grown_by_an_eighth() {
         // RFC 9406: RttThresh = max(4 ms, min(lastRoundMinRTT / 8, 16 ms)).
-        // Kills: `>` in place of `>=`; no clamping; an eighth of the current round's value.
+        // Catches: `>` in place of `>=`; no clamping; an eighth of the current round's value.
         for (base, least) in [(100_000, 112_500), (10_000, 14_000), (400_000, 416_000)] {
             for (micros, expected) in [(least - 1, Verdict::Full), (least, Verdict::Conservative)] {
                 let mut hystart = HyStart::default();
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn eight_samples_are_needed() {
-        // Kills: seven, nine.
+        // Catches: seven, nine.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         let verdicts = round(&mut hystart, 1, 10, 130_000);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn slow_start_ends_after_five_rounds_counting_the_one_in_which_it_slowed_down() {
-        // Kills: four, six; the partial round not counted.
+        // Catches: four, six; the partial round not counted.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         for number in 1..=4 {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_round_trip_time_below_where_it_slowed_down_means_that_it_was_jitter() {
         // RFC 9406, section 4.2: slow start resumes, with HyStart++.
-        // Kills: `<=` in place of `<`; conservative slow start for good.
+        // Catches: `<=` in place of `<`; conservative slow start for good.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         round(&mut hystart, 1, 10, 120_000);

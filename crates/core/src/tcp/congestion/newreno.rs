@@ -102,7 +102,7 @@ mod tests {
     fn halving_is_exact_after_a_loss_and_in_segments_after_a_timeout() {
         // ns-2 keeps half of the window as a real, and half as an integer for the threshold. A
         // repeated timeout halves again.
-        // Kills: rounding to segments in every case; keeping the threshold on a repeated timeout.
+        // Catches: rounding to segments in every case; keeping the threshold on a repeated timeout.
         let flight = 15 * SEGMENT;
         let timeout = |again| Signal::Timeout { again };
         for (signal, expected) in [
@@ -121,7 +121,7 @@ mod tests {
     fn it_adds_a_segment_per_round_trip() {
         let mut window = window(20, 0);
         let sizes = rounds(&mut newreno(), &mut window, 20, 1);
-        // Kills: dropping the carried fraction.
+        // Catches: dropping the carried fraction.
         let exact = equation_3(20, 20);
         assert!((38.5..=40.0).contains(&exact), "{exact}");
         assert!((real(sizes[19]) / real(SEGMENT) - exact).abs() < 0.02, "{}", sizes[19]);

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn delayed_acks_slow_it_down_only_where_acks_are_counted() {
         // Each ACK covers two segments. RFC 3465, section 2.3: L = 2 makes up for it, L = 1 does not.
-        // Kills: `bytes.min(most)` without the limit; `Acks` counting bytes.
+        // Catches: `bytes.min(most)` without the limit; `Acks` counting bytes.
         let limit_1 = Counting::Bytes { limit: 1, after_timeout: 1 };
         for (counting, after) in [(Counting::RFC, 16), (limit_1, 12), (Counting::Acks, 12)] {
             let mut window = window(8, u64::MAX);
@@ -120,7 +120,7 @@ mod tests {
         // RFC 3465, section 2.1, gives exactly one segment. Equation 3 of RFC 5681 is a recurrence
         // in reals and gives slightly less. Without the carried remainder the window would not grow
         // above 1,460 segments (cwnd > mss^2), and 7 % would be missing at 100.
-        // Kills: dropping `carried` in either arm.
+        // Catches: dropping `carried` in either arm.
         for segments in [10, 100, 1_000, 3_000] {
             let grown = |counting| {
                 let mut window = window(segments, 0);
@@ -137,7 +137,7 @@ mod tests {
     fn what_acks_cover_beyond_a_window_counts_for_the_next() {
         // 7,000 segments complete the windows of 100 to 154 segments (6,985), for any number of
         // segments per ACK.
-        // Kills: forgetting `carried` when a window is complete.
+        // Catches: forgetting `carried` when a window is complete.
         let mut window = window(100, 0);
         let mut reno = reno(Counting::RFC);
         for _ in 0..1_000 {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn after_a_timeout_one_ack_adds_one_segment_until_the_threshold() {
         // RFC 3465, section 2.3: L = 1 in the slow start after a timeout.
-        // Kills: `restart(false)` after a timeout.
+        // Catches: `restart(false)` after a timeout.
         let mut reno = reno(Counting::RFC);
         let mut window = window(16, u64::MAX);
         reno.on_signal(Time::ZERO, &mut window, 16 * SEGMENT, Signal::Timeout { again: false });
@@ -228,7 +228,7 @@ mod tests {
         // and the mean is three quarters of it. With a buffer as large as the product, W / 2 is the
         // product. (SIGCOMM 2004 "Sizing Router Buffers", section 2.) Two segments of buffer add a
         // percent.
-        // Kills: a window that grows by two segments or by half of one; halving twice.
+        // Catches: a window that grows by two segments or by half of one; halving twice.
         let (_, used, _) = alone(link(2), 200, 500);
         assert!((0.74..0.79).contains(&used), "{used}");
         let (_, used, queue) = alone(link(101), 200, 500);

@@ -251,7 +251,7 @@ mod tests {
         // The rows of ns-3's tests of Vegas: base 100 ms, alpha 2, beta 4, gamma 1. Queued are
         // 38 - 35 > gamma: window 35 + 1, threshold one less; 5 - 4 = gamma: slow start;
         // 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 = alpha. The last one is ours: 40 - 36 = beta.
-        // Kills: `queued` rounded down; `<=` or `>=` in place of `<` and `>`; no segment added at
+        // Catches: `queued` rounded down; `<=` or `>=` in place of `<` and `>`; no segment added at
         // the end of slow start.
         for (segments, millis, threshold, expected) in [
             (38, 106, 40, 36),
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn alone_it_keeps_between_alpha_and_beta_in_the_queue_and_the_link_full() {
         // The bandwidth-delay product is 100 segments.
-        // Kills: `base` that is never measured; a window that does not shrink above beta.
+        // Catches: `base` that is never measured; a window that does not shrink above beta.
         let mut pipe = Pipe::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));
         pipe.add(Box::new(build()), BASE, 2, Duration::ZERO);
         pipe.run(Duration::from_secs(30));

@@ -193,7 +193,7 @@ mod tests {
         // At 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and
         // the rest of a round trip 201.64 ms. The vector omits the first segment, which departs at
         // once.
-        // Kills: doubling in every round; the other parity; the newest sample counted in the round
+        // Catches: doubling in every round; the other parity; the newest sample counted in the round
         // it ends; 3/4 at the end of slow start; delta rounded down; the least sample for the mean.
         for line in VECTORS.lines().filter_map(|line| line.strip_prefix("Vegas ")) {
             let (settings, trace) = line.split_once('|').unwrap();
@@ -229,7 +229,7 @@ mod tests {
     fn weights_scale_steps_and_thresholds() {
         // theta = 3, alpha 1, beta 3: below 3 queued the window grows by 3 per window, above 9 it
         // shrinks by 3.
-        // Kills: a step or a threshold without theta.
+        // Catches: a step or a threshold without theta.
         let after = |delta| {
             let mut control = Config::default().build(Counting::RFC);
             control.set_weight(Factor::whole(3));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_window_of_as_many_segments_as_the_weight_grows() {
-        // Its ACKs add a segment each, as in slow start. Kills: slow start that is detected by this
+        // Its ACKs add a segment each, as in slow start. Catches: slow start that is detected by this
         // step.
         let config = Config { theta: Factor::whole(8), ..Config::default() };
         let mut control = config.build(Counting::RFC);
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn weights_of_1_and_3_share_1_to_3_if_both_know_the_path() {
         // A002-1: within 10 %, `alpha = beta = 1`.
-        // Kills: theta left out of the step, of `alpha` or of `beta`.
+        // Catches: theta left out of the step, of `alpha` or of `beta`.
         for weights in [[1, 3], [3, 1]] {
             let [one, other] = shares(weights, 1, true, Duration::from_millis(7));
             let ratio = one.max(other) / one.min(other);
@@ -344,7 +344,7 @@ mod tests {
         // path without it. Between theta and 3 theta queued segments the window does not move.
         // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.
         // (`itcp`, ns-2 on another path: 1:2.80 and 1:1.08.)
-        // Kills: a base that only the first round sets; one threshold for both directions.
+        // Catches: a base that only the first round sets; one threshold for both directions.
         let ratio = |beta, gap| {
             let [one, other] = shares([1, 3], beta, false, gap);
             other / one

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_adds_the_weight_in_segments() {
-        // Kills: one segment for any weight; `set_weight` without effect.
+        // Catches: one segment for any weight; `set_weight` without effect.
         let grown = |control: &mut WeightedReno| {
             let mut window = window(100, 0);
             real(rounds(control, &mut window, 10, 1)[9]) / real(SEGMENT) - 100.0
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn slow_start_and_small_windows_grow_by_a_segment_for_an_ack() {
-        // Kills: an ACK that adds several segments.
+        // Catches: an ACK that adds several segments.
         let mut below = window(4, u64::MAX);
         assert_eq!(rounds(&mut build(10), &mut below, 2, 1), [8, 16].map(|it| it * SEGMENT));
         let mut above = window(4, 0);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_loss_takes_the_half_of_one_of_its_connections() {
-        // Kills: a half for any weight; 1 / w; a repeated timeout; a threshold below the floor.
+        // Catches: a half for any weight; 1 / w; a repeated timeout; a threshold below the floor.
         let left = |theta: Factor, signal| {
             let mut window = window(60, 77 * SEGMENT);
             let config = Config { theta };
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn shares_are_in_proportion_to_weights_where_losses_hit_packets_alike() {
         // A002-10: within 15 % on a full link. Each sender loses one packet in 1,000.
-        // Kills: a reduction or growth without the weight.
+        // Catches: a reduction or growth without the weight.
         for weights in [&[1, 2][..], &[1, 3], &[5, 2], &[1, 10], &[1, 2, 5, 10]] {
             let errors = errors(weights, 10_000, Some(1_000));
             assert!(errors.iter().all(|error| error.abs() < 0.15), "{weights:?}: {errors:?}");

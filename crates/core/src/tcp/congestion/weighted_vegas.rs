@@ -130,7 +130,7 @@ mod tests {
         // With theta = 3 and alpha = 2, six queued segments keep the window, fewer add 3, more
         // subtract 3. Of 66 segments 6 are queued at a round-trip time of 110 ms: 66 * 100 / 110 =
         // 60.
-        // Kills: a step of one segment; thresholds without theta; `<=` in place of `<`.
+        // Catches: a step of one segment; thresholds without theta; `<=` in place of `<`.
         for (millis, expected) in [(110, 66.0), (109, 69.0), (111, 63.0)] {
             assert_eq!(after_a_round(build(3, Step::Whole), 66, millis), expected, "{millis} ms");
         }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_bounded_step_goes_no_further_than_what_is_to_be_queued() {
         // At 109 ms, 66 * (1 - 100 / 109) = 5.45 of 66 segments are queued, and the target is 6.
-        // Kills: steps that are not bounded; a step beyond theta.
+        // Catches: steps that are not bounded; a step beyond theta.
         for (millis, expected) in
             [(110, 66.0), (109, 66.55), (111, 65.46), (100, 69.0), (130, 63.0)]
         {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn shares_are_in_proportion_to_weights() {
         // `itcp`, equation 3: windows, rates and queues within 10 %.
-        // Kills: theta left out of the thresholds, or of the step; whole segments compared.
+        // Catches: theta left out of the thresholds, or of the step; whole segments compared.
         for weights in [&[1, 3][..], &[1, 2], &[1, 10], &[5, 2], &[1, 1, 1], &[1, 2, 5, 10]] {
             let (errors, queue, pipe) = errors(weights, 200, Step::Bounded);
             assert!(errors.iter().all(|error| error.abs() < 0.1), "{weights:?}: {errors:?}");
@@ -224,7 +224,7 @@ mod tests {
     fn slow_start_ends_with_what_the_path_holds_however_deep_the_buffer() {
         // After three seconds the queue of a late end of slow start still stands. The second
         // connection takes it for a part of the path, and 1:3 becomes 1:20 to 1:99.
-        // Kills: the window at the end of slow start in place of the window in flight at the
+        // Catches: the window at the end of slow start in place of the window in flight at the
         // sample.
         for (kbps, millis) in [(20_000, 40), (11_680, 100)] {
             let (link, delay) = (Rate::from_kbps(kbps), Duration::from_millis(millis));
@@ -239,7 +239,7 @@ mod tests {
     fn a_latecomer_takes_the_queue_of_the_first_for_a_part_of_the_path() {
         // The bias of Vegas itself, in the fluid model. With a queue Q the first connection has the
         // share 2 w_1 / Q, and the second 2 w_2 / (Q - 2 w_1). Their sum is one.
-        // Kills: a base that is measured again; a base that is shared.
+        // Catches: a base that is measured again; a base that is shared.
         let (link, delay) = (Rate::from_kbps(11_680), Duration::from_millis(100));
         for (weights, expected) in [([1, 3], 3.79), ([3, 1], 0.767), ([1, 1], 1.618)] {
             let (ratio, _) = late(weights, link, delay, Duration::from_secs(30));

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::tcp::Profile;
 
-    /// Kills: an offer only in the first SYN; an offer in each SYN.
+    /// Catches: an offer only in the first SYN; an offer in each SYN.
     #[test]
     fn a_syn_that_found_no_answer_is_repeated_with_ecn_only_where_the_profile_insists() {
         for (profile, again) in [(Profile::Ns2, true), (Profile::Rfc, false)] {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Kills: a connection that is given up for its earlier SYNs although the peer now listens.
+    /// Catches: a connection that is given up for its earlier SYNs although the peer now listens.
     #[test]
     fn a_peer_that_is_there_at_last_is_asked_again_however_often_it_was() {
         let config = Config::new(Profile::Linux);

@@ -64,7 +64,7 @@ fn a_growing_block_is_told_whole() {
 
 /// RFC 2018, section 4, case 3: every second of eight is lost, then some are repaired.
 ///
-/// Kills: blocks in stream order; a merged block that is not first.
+/// Catches: blocks in stream order; a merged block that is not first.
 #[test]
 fn the_block_that_grew_last_is_told_first() {
     let mut example = Example::at(5_000);
@@ -81,7 +81,7 @@ fn the_block_that_grew_last_is_told_first() {
 
 /// RFC 2883, sections 4.1.1 to 4.1.3 and 4.2.
 ///
-/// Kills: a duplicate reported twice; no block for the range around a duplicate.
+/// Catches: a duplicate reported twice; no block for the range around a duplicate.
 #[test]
 fn duplicates_are_told_once_as_the_first_block() {
     let mut example = Example::at(3_000);
@@ -108,7 +108,7 @@ fn duplicates_are_told_once_as_the_first_block() {
 /// RFC 5681, section 4.2: an ACK for every second segment at once, for a single one within the
 /// delay. A segment that makes or fills a hole is acknowledged at once.
 ///
-/// Kills: `>` for `>=` in the count; a deadline that every segment moves.
+/// Catches: `>` for `>=` in the count; a deadline that every segment moves.
 #[test]
 fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
     let mut example = Example::at(0);
@@ -125,7 +125,7 @@ fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
 
 /// RFC 3168, section 6.1.3: ECN-Echo lasts from a mark until CWR.
 ///
-/// Kills: an echo that ends with the next unmarked segment; CWR on a marked segment that ends the
+/// Catches: an echo that ends with the next unmarked segment; CWR on a marked segment that ends the
 /// echo.
 #[test]
 fn a_mark_is_repeated_until_the_sender_has_answered() {
@@ -160,7 +160,7 @@ fn the_accurate_echo_tells_exactly_which_were_marked() {
 
 /// RFC 9293, section 3.8.6.2.2: the window opens in large steps and never shrinks.
 ///
-/// Kills: an update for every byte read.
+/// Catches: an update for every byte read.
 #[test]
 fn the_window_opens_in_large_steps() {
     let window = crate::Bytes(4_000);
@@ -187,7 +187,7 @@ fn the_window_opens_in_large_steps() {
 
 /// RFC 9293, section 3.10.7.4, eighth: a FIN counts in stream order, and only within the window.
 ///
-/// Kills: a FIN accepted beyond the window.
+/// Catches: a FIN accepted beyond the window.
 #[test]
 fn the_stream_ends_where_a_fin_within_the_window_says() {
     let (mut example, fin) = (Example::at(0), |offset| Arrival {

@@ -133,7 +133,7 @@ const _: () = assert!(size_of::<Entry>() == 12);
 mod tests {
     use super::*;
 
-    /// Kills: 32 bits of the time; an offset below `una` after the numbers wrap.
+    /// Catches: 32 bits of the time; an offset below `una` after the numbers wrap.
     #[test]
     fn places_and_times_are_found_again_however_far_the_connection_is() {
         for far in [0, (1 << 32) - 10, 1 << 40, (1 << 48) - 7, 1 << 50] {

@@ -180,7 +180,7 @@ fn take(board: &mut Scoreboard, model: &mut Model, step: Step, now: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Kills: a run that skips one segment too many; an edge that does not step over delivered
+    /// Catches: a run that skips one segment too many; an edge that does not step over delivered
     /// segments; a cursor that is not rewound; a list that loses a retransmission. A list dropped
     /// before the disturbance is acknowledged; counters of a segment that is acknowledged in part.
     #[test]

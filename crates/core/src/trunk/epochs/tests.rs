@@ -122,7 +122,7 @@ proptest! {
     /// of the copy that arrived, and progress never goes back. The missing bytes between first and
     /// last ACK are those that had not arrived by then.
     ///
-    /// Kills: forgetting names that have passed, so that a repeated packet is not recognized.
+    /// Catches: forgetting names that have passed, so that a repeated packet is not recognized.
     #[test]
     fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
         let ms = Time::from_millis;
@@ -158,7 +158,7 @@ proptest! {
 
 /// A super-packet has the same frames, however an interface joins them.
 ///
-/// Kills: a super-packet looked at as one; frames without what their headers repeat; the FIN of the last on all.
+/// Catches: a super-packet looked at as one; frames without what their headers repeat; the FIN of the last on all.
 #[test]
 fn a_super_packet_is_the_frames_it_is_cut_into() {
     let joined = |first: u32, count: u16, short: u32, fin: bool| {
@@ -188,7 +188,7 @@ fn a_super_packet_is_the_frames_it_is_cut_into() {
     assert_eq!(one, each);
 }
 
-/// Kills: a UDP super-packet as boundary, although its frames have other checksums; its repeated
+/// Catches: a UDP super-packet as boundary, although its frames have other checksums; its repeated
 /// headers left out.
 #[test]
 fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
@@ -228,8 +228,8 @@ fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, mis
     }
 }
 
-/// Kills: a queue that counts as filled by cross traffic after five round trips.
-/// Kills: windows that grow while packets are lost.
+/// Catches: a queue that counts as filled by cross traffic after five round trips.
+/// Catches: windows that grow while packets are lost.
 #[test]
 fn it_competes_while_the_queue_stays_full_and_no_longer() {
     let (mut now, mut control) = (Time::ZERO, control());
@@ -248,7 +248,7 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
     assert_eq!(control.mode(), Mode::Delay);
 }
 
-/// Kills: no check; one that gives its window up for good; the least round-trip time forgotten after ten seconds.
+/// Catches: no check; one that gives its window up for good; the least round-trip time forgotten after ten seconds.
 #[test]
 fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_window_again() {
     let (mut now, mut control) = (Time::ZERO, control());
@@ -271,7 +271,7 @@ fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_windo
     assert!((11..=13).contains(&checks), "{checks}");
 }
 
-/// Kills: flows counted, whatever they send; flows that share a part of the table not made up for.
+/// Catches: flows counted, whatever they send; flows that share a part of the table not made up for.
 #[test]
 fn senders_count_as_far_as_they_send() {
     let key = |port| segment(port, 0, false).key;
@@ -289,7 +289,7 @@ fn senders_count_as_far_as_they_send() {
     }
 }
 
-/// Kills: a packet that is lost makes all windows smaller; each of a burst makes one smaller again.
+/// Catches: a packet that is lost makes all windows smaller; each of a burst makes one smaller again.
 #[test]
 fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     let ms = Duration::from_millis(100);
@@ -304,7 +304,7 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     assert_eq!(lost(1_500 * 300), 1_050_000);
 }
 
-/// Kills: forged losses of a peer, assigned one by one; duplicates that hide all later losses.
+/// Catches: forged losses of a peer, assigned one by one; duplicates that hide all later losses.
 #[test]
 fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     let ms = Duration::from_millis(100);
@@ -321,7 +321,7 @@ fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     assert!(tell(4, 1_500 * 10) < 1_050_000);
 }
 
-/// A mobile path that holds packets back. Kills: a difference of round-trip times taken for more than zero.
+/// A mobile path that holds packets back. Catches: a difference of round-trip times taken for more than zero.
 #[test]
 fn round_trips_of_many_seconds_are_round_trips() {
     let mut control = control();
@@ -336,7 +336,7 @@ fn round_trips_of_many_seconds_are_round_trips() {
 /// One packet in fifty is lost on the path. The missing bytes equal the bytes that did not arrive
 /// by the last report.
 ///
-/// Kills: losses that are not counted; late bytes counted as lost, or subtracted from a counter.
+/// Catches: losses that are not counted; late bytes counted as lost, or subtracted from a counter.
 #[test]
 fn what_did_not_arrive_is_told() {
     let lossy = LinkConfig { loss: Loss::Bernoulli("2 %".parse().unwrap()), ..path(ROOMY) };
@@ -355,7 +355,7 @@ fn what_did_not_arrive_is_told() {
     pair.check_conservation();
 }
 
-/// Kills: a trunk that starts again; a guarantee that waits for a debt at the previous rate.
+/// Catches: a trunk that starts again; a guarantee that waits for a debt at the previous rate.
 #[test]
 fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
@@ -371,7 +371,7 @@ fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
     pair.check_conservation();
 }
 
-/// Kills: draining by the delay alone, which takes off again what is already on its way to be taken off.
+/// Catches: draining by the delay alone, which takes off again what is already on its way to be taken off.
 #[test]
 fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
@@ -414,7 +414,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
 
 /// The measurement begins after slow start.
 ///
-/// Kills: what overshot left to steps; the queue of a packet more, or three, not worth taking back.
+/// Catches: what overshot left to steps; the queue of a packet more, or three, not worth taking back.
 #[test]
 fn it_fills_a_path_and_leaves_its_queue_short() {
     let start = Time::from_secs(4);
@@ -441,7 +441,7 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
 
 /// A site whose users send little, none of it a boundary, and then much.
 ///
-/// Kills: silence counted from the last answer, also while nothing waited.
+/// Catches: silence counted from the last answer, also while nothing waited.
 #[test]
 fn a_pause_is_not_silence() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -460,7 +460,7 @@ fn a_pause_is_not_silence() {
 
 /// No boundary appears for three round trips, as chance brings about now and then.
 ///
-/// Kills: a window that is shut although no boundary is under way.
+/// Catches: a window that is shut although no boundary is under way.
 #[test]
 fn a_long_time_without_a_boundary_stops_nothing() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -478,7 +478,7 @@ fn a_long_time_without_a_boundary_stops_nothing() {
 
 /// A load that never fills the window does not let it grow.
 ///
-/// Kills: growing whether or not as much is under way as the window allows.
+/// Catches: growing whether or not as much is under way as the window allows.
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -514,7 +514,7 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
 
 /// Hellos once a second, as live gateways send them.
 ///
-/// Kills: hellos that hasten nothing; that have a packet sent each time they come.
+/// Catches: hellos that hasten nothing; that have a packet sent each time they come.
 #[test]
 fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
@@ -543,7 +543,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     assert!(bytes > 2 * 1_250_000 * 85 / 100, "{bytes}");
 }
 
-/// Kills: a ceiling of management packets only; a timer that is early forever.
+/// Catches: a ceiling of management packets only; a timer that is early forever.
 #[test]
 fn under_a_ceiling_it_sends_just_that() {
     let ceiling = Some(Rate::from_mbps(5));

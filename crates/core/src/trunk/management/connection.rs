@@ -245,7 +245,7 @@ const SILENCE: u32 = 2;
 mod tests {
     use super::*;
 
-    /// Kills: a connection with credit that rests while packets wait; two requests at once; a timer that is missed.
+    /// Catches: a connection with credit that rests while packets wait; two requests at once; a timer that is missed.
     #[test]
     fn a_connection_rests_until_a_segment_arrives_or_it_may_be_asked_or_its_timer_expires() {
         let config = Arc::new(Config::default());
@@ -260,7 +260,7 @@ mod tests {
         assert!(it.rests(now, false) && !it.rests(now, true), "has credit");
     }
 
-    /// Kills: credit of retransmissions that accumulates while the queue is empty.
+    /// Catches: credit of retransmissions that accumulates while the queue is empty.
     #[test]
     fn credit_is_at_most_one_vmss_and_borrowed_credit_is_repaid() {
         let config = Arc::new(Config::default());

@@ -42,7 +42,7 @@ fn is_taken(mut pair: Pair, rate: Rate, rtt: Duration) {
     assert!(found.is_some_and(|it| it >= rtt), "{found:?}");
 }
 
-/// Kills: a link whose rate does not change.
+/// Catches: a link whose rate does not change.
 #[test]
 fn a_path_that_loses_half_its_rate_is_taken_for_what_it_is_within_fifty_round_trips() {
     let rate = Rate::from_mbps(5);
@@ -50,7 +50,7 @@ fn a_path_that_loses_half_its_rate_is_taken_for_what_it_is_within_fifty_round_tr
     is_taken(pair, rate, Duration::from_millis(10));
 }
 
-/// Kills: windows that do not grow where nothing is lost.
+/// Catches: windows that do not grow where nothing is lost.
 #[test]
 fn a_path_that_gets_twice_the_rate_is_full_within_fifty_round_trips() {
     let rate = Rate::from_mbps(20);
@@ -58,14 +58,14 @@ fn a_path_that_gets_twice_the_rate_is_full_within_fifty_round_trips() {
     is_taken(pair, rate, Duration::from_millis(10));
 }
 
-/// Kills: windows that do not grow where nothing is lost.
+/// Catches: windows that do not grow where nothing is lost.
 #[test]
 fn a_path_twice_as_long_is_as_full_within_fifty_round_trips() {
     let pair = changed(LinkChange { rate: None, delay: Some(Duration::from_millis(10)) });
     is_taken(pair, Rate::from_mbps(10), Duration::from_millis(20));
 }
 
-/// Kills: connections that have nothing to ask, and so are never given up.
+/// Catches: connections that have nothing to ask, and so are never given up.
 #[test]
 fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
     for fallback in [Fallback::Direct, Fallback::Hold] {
@@ -92,7 +92,7 @@ fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
 /// the whole path again. While the path is down, a hello causes at most one question of one
 /// connection per timeout, and no credit.
 ///
-/// Kills: hellos that hasten nothing; that let every connection ask; that ask at once, however often they come.
+/// Catches: hellos that hasten nothing; that let every connection ask; that ask at once, however often they come.
 #[test]
 fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
     for silence in [10, 100] {
@@ -125,7 +125,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
 /// One gateway offers packets before the other is up. The first hello ends the wait for the first
 /// timeout.
 ///
-/// Kills: a first hello that hastens nothing, or after which one connection asks; each hello taken for the first; a
+/// Catches: a first hello that hastens nothing, or after which one connection asks; each hello taken for the first; a
 /// timeout that is twice as long from then on.
 #[test]
 fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
@@ -144,7 +144,7 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
 
 /// The first hello counts however late it comes, and only once. A changed trunk has met its peer.
 ///
-/// Kills: a new session with the peer after a change, so that packets in flight are sent twice.
+/// Catches: a new session with the peer after a change, so that packets in flight are sent twice.
 #[test]
 fn the_first_hello_counts_whenever_it_comes_and_once() {
     for waited in [100, 10_000] {
@@ -165,7 +165,7 @@ fn the_first_hello_counts_whenever_it_comes_and_once() {
 
 /// While some connections are answered, congestion control alone decides about the others.
 ///
-/// Kills: hellos that take back the backoff of any connection.
+/// Catches: hellos that take back the backoff of any connection.
 #[test]
 fn hellos_change_nothing_while_a_trunk_is_answered() {
     let runs = [false, true].map(|hellos| {
@@ -201,7 +201,7 @@ fn is_full_from(pair: &mut Pair, from: Time) {
     assert!(bytes > 1_250_000 * 9 / 10, "{bytes}");
 }
 
-/// Kills: a third timeout, which comes seven RTO after the last answer.
+/// Catches: a third timeout, which comes seven RTO after the last answer.
 #[test]
 fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));

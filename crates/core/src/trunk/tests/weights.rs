@@ -61,7 +61,7 @@ fn weight(pair: &Pair) -> f64 {
     pair.ends[0].report().weight.unwrap().weight.real()
 }
 
-/// Kills: theta that does not reach the congestion control; a connection for each unit of theta.
+/// Catches: theta that does not reach the congestion control; a connection for each unit of theta.
 #[test]
 fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     let queues = [2, 8].map(|weight| {
@@ -85,7 +85,7 @@ fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     assert!((25..55).contains(&ratio), "{queues:?}");
 }
 
-/// Kills: connections that follow `connections`; a weight that is rounded down; keys of the active ones only.
+/// Catches: connections that follow `connections`; a weight that is rounded down; keys of the active ones only.
 #[test]
 fn a_weight_is_a_number_of_management_connections_of_sixteen() {
     for (millionths, expected) in [(1_000_000, 1), (2_500_000, 3), (16_000_000, 16)] {
@@ -101,7 +101,7 @@ fn a_weight_is_a_number_of_management_connections_of_sixteen() {
     }
 }
 
-/// Kills: a weight that starts connections again; credit of a connection that is no longer active, which is lost; packets
+/// Catches: a weight that starts connections again; credit of a connection that is no longer active, which is lost; packets
 /// that a change drops or sends twice.
 #[test]
 fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
@@ -132,7 +132,7 @@ fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
     assert_eq!(arrived, (0..sent).map(|n| 100 + n % 1_400).collect::<Vec<_>>());
 }
 
-/// Kills: a load that is not counted; time without a backlog counted as busy; a weight that never reaches the probe.
+/// Catches: a load that is not counted; time without a backlog counted as busy; a weight that never reaches the probe.
 #[test]
 fn a_measured_weight_rises_under_load_and_falls_without() {
     for config in [vegas(measured(4)), management(measured(4))] {
@@ -160,7 +160,7 @@ fn a_measured_weight_rises_under_load_and_falls_without() {
 
 /// Without load, no packet is sent, however often the adjuster samples.
 ///
-/// Kills: a timer of the adjuster that wakes the connections.
+/// Catches: a timer of the adjuster that wakes the connections.
 #[test]
 fn a_measured_weight_of_an_idle_trunk_sends_nothing() {
     let mut pair = Pair::new(&management(measured(4)), &path(LOSSLESS));
@@ -169,7 +169,7 @@ fn a_measured_weight_of_an_idle_trunk_sends_nothing() {
     assert!(pair.ends[0].poll_timeout().is_some());
 }
 
-/// Kills: a number of channels that follows the weight of each end.
+/// Catches: a number of channels that follows the weight of each end.
 #[test]
 fn ends_with_different_weights_belong_together_and_one_without_does_not() {
     let back = |config: Config| Config { local: config.peer, peer: config.local, ..config };
@@ -190,7 +190,7 @@ fn ends_with_different_weights_belong_together_and_one_without_does_not() {
 
 /// The path fails and recovers. Inactive connections delay nothing.
 ///
-/// Kills: a peer that counts as alive because of connections that never asked.
+/// Catches: a peer that counts as alive because of connections that never asked.
 #[test]
 fn a_peer_is_dead_when_the_active_connections_get_no_answer() {
     let config = Config { fallback: Fallback::Direct, ..management(fixed(3)) };

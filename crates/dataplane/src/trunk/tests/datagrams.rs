@@ -53,7 +53,7 @@ fn carried(world: &World, site: usize) -> Carried {
     world.sites[site].peer().carried.unwrap()
 }
 
-/// Kills: an inner codepoint overwritten. A packet that departs beside the datagram. A frame with
+/// Catches: an inner codepoint overwritten. A packet that departs beside the datagram. A frame with
 /// the ethertype of the other IP version. Stations not learnt. A tag missing in requests, datagrams
 /// or management packets.
 #[test]
@@ -92,7 +92,7 @@ fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     }
 }
 
-/// Kills: a packet for an unknown station dropped, or sent into the LAN without a receiver.
+/// Catches: a packet for an unknown station dropped, or sent into the LAN without a receiver.
 #[test]
 fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     let mut world = World::with(false, [udp(None); 2]);
@@ -107,7 +107,7 @@ fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Kills: a packet that is too long and must not be fragmented sent, or dropped without an error.
+/// Catches: a packet that is too long and must not be fragmented sent, or dropped without an error.
 /// An error with the MTU of the path. Fragmented datagrams instead of fragmented user packets.
 #[test]
 fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
@@ -144,7 +144,7 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     }
 }
 
-/// Kills: the error sent to the sender of the inner packet, which does not know the path.
+/// Catches: the error sent to the sender of the inner packet, which does not know the path.
 #[test]
 fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     let mut world = met(false, [udp(None); 2]);
@@ -166,7 +166,7 @@ fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
 }
 
-/// Kills: an unlimited number of ICMP errors.
+/// Catches: an unlimited number of ICMP errors.
 #[test]
 fn senders_are_told_a_bounded_number_of_times() {
     let mut world = met(false, [udp(None); 2]);
@@ -183,7 +183,7 @@ fn senders_are_told_a_bounded_number_of_times() {
     assert_eq!(told, 100);
 }
 
-/// Kills: an ICMP error that stays in the port after its last trunk was removed, and so keeps a
+/// Catches: an ICMP error that stays in the port after its last trunk was removed, and so keeps a
 /// buffer and wakes the loop.
 #[test]
 fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
@@ -206,7 +206,7 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     assert_eq!((gateway.pool().in_use(), ports[1].poll_timeout()), (0, Some(Time::MAX)));
 }
 
-/// Kills: only one of the directions clamped.
+/// Catches: only one of the directions clamped.
 #[test]
 fn connections_ask_for_segments_that_fit_whichever_way() {
     let mut world = met(false, [udp(None); 2]);
@@ -222,7 +222,7 @@ fn connections_ask_for_segments_that_fit_whichever_way() {
     }
 }
 
-/// Kills: errors accepted without a check of the quotation; an error that is ignored, or that
+/// Catches: errors accepted without a check of the quotation; an error that is ignored, or that
 /// raises the path MTU.
 #[test]
 fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
@@ -263,7 +263,7 @@ fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     }
 }
 
-/// Kills: datagrams accepted twice, from elsewhere, or after a change; user packets accepted that
+/// Catches: datagrams accepted twice, from elsewhere, or after a change; user packets accepted that
 /// are addressed to a gateway.
 #[test]
 fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
@@ -293,7 +293,7 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
-/// Kills: congestion marks of the path lost at decapsulation.
+/// Catches: congestion marks of the path lost at decapsulation.
 #[test]
 fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet() {
     let mut world = met(false, [udp(None); 2]);
@@ -313,7 +313,7 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
     assert_eq!(world.sites[1].peer().refused.of(Refusal::Congested), 1);
 }
 
-/// Kills: packets that depart without encapsulation because the other end accepts no datagrams.
+/// Catches: packets that depart without encapsulation because the other end accepts no datagrams.
 #[test]
 fn ends_that_differ_say_so_and_carry_nothing() {
     let mut world = World::with(true, [udp(None), Wire::Headers]);
@@ -327,7 +327,7 @@ fn ends_that_differ_say_so_and_carry_nothing() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Kills: a path MTU larger than a buffer.
+/// Catches: a path MTU larger than a buffer.
 #[test]
 fn a_path_is_no_wider_than_a_buffer_and_a_tag_is_not_lost() {
     let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();

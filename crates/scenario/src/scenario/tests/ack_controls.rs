@@ -50,7 +50,7 @@ packet = "1042 B"
     )
 }
 
-/// Kills: windows for the whole rate of the policy, with which ACKs are held up to their bound.
+/// Catches: windows for the whole rate of the policy, with which ACKs are held up to their bound.
 /// Data then waits for 100 ms, and downloads exceed the profile by 5 % while their debt grows.
 #[test]
 fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {

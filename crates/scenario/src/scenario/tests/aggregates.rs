@@ -51,7 +51,7 @@ kind = "aggregate"
 traffic = "long"
 "#;
 
-/// Kills: mean and deviation swapped. The shape of another distribution. The bound for all files
+/// Catches: mean and deviation swapped. The shape of another distribution. The bound for all files
 /// used as the bound for each file. Parameters of the adjuster not read.
 #[test]
 fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
@@ -77,7 +77,7 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     assert!(matches!(it.probes.as_slice(), [Probe::Aggregate { traffic }] if traffic == "long"));
 }
 
-/// Kills: a default of `overflow` or `weight` other than none; a name without a table not read.
+/// Catches: a default of `overflow` or `weight` other than none; a name without a table not read.
 #[test]
 fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     let text =
@@ -97,7 +97,7 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
 /// Loads of 60 kB and 180 kB per second on 2 Mbit/s are 0.24 and 0.72. With 0.1 for each, the sum
 /// is 1.16.
 ///
-/// Kills: a sum without epsilon, or of one gateway only; loads in bytes; a rate of another link.
+/// Catches: a sum without epsilon, or of one gateway only; loads in bytes; a rate of another link.
 #[test]
 fn loads_for_which_weights_need_not_converge_are_warned_of() {
     let more = r#"
@@ -142,7 +142,7 @@ weight = "literal"
     assert_eq!(said(&text.replace("weight = \"literal\"", "weight = \"measured\"")), "");
 }
 
-/// Kills: each check left out; a message at another place.
+/// Catches: each check left out; a message at another place.
 #[test]
 fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
     let cases = [

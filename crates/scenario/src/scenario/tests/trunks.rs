@@ -65,7 +65,7 @@ fn weighted(north: &str, south: &str) -> String {
     text
 }
 
-/// Kills: theta ignored; inverse weights; a router that drops user packets.
+/// Catches: theta ignored; inverse weights; a router that drops user packets.
 #[test]
 fn two_trunks_with_vegas_share_a_path_by_their_weights() {
     let vegas = |weight| format!("probing = \"vegas\"\nweight = {weight}");
@@ -83,7 +83,7 @@ fn two_trunks_with_vegas_share_a_path_by_their_weights() {
 /// The same weights as numbers of connections: the path drops management packets, and no user
 /// packet.
 ///
-/// Kills: connections that follow the weight of the other trunk; a share that does not grow with
+/// Catches: connections that follow the weight of the other trunk; a share that does not grow with
 /// the weight.
 #[test]
 fn two_trunks_share_a_path_by_their_numbers_of_connections() {
@@ -100,7 +100,7 @@ fn two_trunks_share_a_path_by_their_numbers_of_connections() {
 
 /// The site with more traffic gets the greater weight, and the path loses no user packet.
 ///
-/// Kills: a weight that rises without load, or never falls.
+/// Catches: a weight that rises without load, or never falls.
 #[test]
 fn a_measured_weight_goes_to_the_site_with_the_load() {
     let measured =
@@ -120,7 +120,7 @@ fn a_measured_weight_goes_to_the_site_with_the_load() {
     assert!(all.all(|(place, reason)| place != "path > main.wan" || reason == "aqm"));
 }
 
-/// Kills: a ceiling that is not passed to the simulator.
+/// Catches: a ceiling that is not passed to the simulator.
 #[test]
 fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
     let vmss = "vmss = \"3000 B\"\n";
@@ -150,7 +150,7 @@ fn a_trunk_without_its_other_end_is_refused() {
 /// Four responsive senders behind `north`. Their packets wait in the tunnel queue only, or ACK
 /// control keeps this queue short.
 ///
-/// Kills: ACK control that measures the link's queue for data of a trunk.
+/// Catches: ACK control that measures the link's queue for data of a trunk.
 #[test]
 fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
     let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";

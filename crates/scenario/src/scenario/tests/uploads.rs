@@ -60,7 +60,7 @@ fn first(text: &str) -> f64 {
 /// An ADSL line with ATM cells and PPPoE. The goal is 0.9; the mean of ten seeds with 30 s each is
 /// 0.91. With `fq-codel` it is 0.22.
 ///
-/// Kills: `fq-codel` as the default (0.22); ACKs that wait behind new flows of data (0.50 of the
+/// Catches: `fq-codel` as the default (0.22); ACKs that wait behind new flows of data (0.50 of the
 /// same computer); ACKs that are not thinned.
 #[test]
 fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
@@ -79,7 +79,7 @@ fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
     assert!(before < 0.5, "{before}");
 }
 
-/// Kills: rounds of flows instead of rounds of hosts (0.22 Mbit/s).
+/// Catches: rounds of flows instead of rounds of hosts (0.22 Mbit/s).
 #[test]
 fn a_stream_keeps_its_rate_beside_60_uploads_of_another_computer() {
     let stream = "[[traffic]]\nname = \"stream\"\nkind = \"cbr\"\nprotocol = \"udp\"\nfrom = \"pc\"\nto = \"server\"\n\

@@ -61,7 +61,7 @@ fn all_overflows() -> [Overflow; 4] {
     [Overflow::Grow, SLOW, slow, Overflow::Withhold { queue: QUEUE }]
 }
 
-/// Kills: a byte lost, or given to another file. A sojourn that ends at the gateway. A local
+/// Catches: a byte lost, or given to another file. A sojourn that ends at the gateway. A local
 /// connection that stays open. A transfer counted twice.
 #[test]
 fn files_arrive_whole_under_each_overflow_and_with_losses() {
@@ -91,7 +91,7 @@ fn files_arrive_whole_under_each_overflow_and_with_losses() {
 /// A short file that arrives during a long one overtakes it. It takes about twice its time alone,
 /// not the remaining time of the long one.
 ///
-/// Kills: first come, first served; a file served to its end.
+/// Catches: first come, first served; a file served to its end.
 #[test]
 fn files_share_the_aggregate_connection_by_segment() {
     // Withheld ACKs lead to timeouts of both clients.
@@ -116,7 +116,7 @@ fn files_share_the_aggregate_connection_by_segment() {
     }
 }
 
-/// Kills: a gateway without a bound; one that stops reading for ever once it was full; an ignored
+/// Catches: a gateway without a bound; one that stops reading for ever once it was full; an ignored
 /// bound of a file.
 #[test]
 fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
@@ -145,7 +145,7 @@ fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
     }
 }
 
-/// Kills: ACKs that are not withheld; ACKs that are never sent again.
+/// Catches: ACKs that are not withheld; ACKs that are never sent again.
 #[test]
 fn withheld_acks_bound_the_mean_queue() {
     let queue = Bytes(200_000);
@@ -173,7 +173,7 @@ fn withheld_acks_bound_the_mean_queue() {
     assert!(goodput > 5e6, "{goodput}");
 }
 
-/// Kills: several bursts, or writes of a trace, counted as one transfer. A pause that waits for the
+/// Catches: several bursts, or writes of a trace, counted as one transfer. A pause that waits for the
 /// sink.
 #[test]
 fn transfers_of_longer_local_connections_are_told_apart() {
@@ -198,7 +198,7 @@ fn transfers_of_longer_local_connections_are_told_apart() {
     }
 }
 
-/// Kills: discarding files that came before the aggregate connection.
+/// Catches: discarding files that came before the aggregate connection.
 #[test]
 fn files_wait_for_an_aggregate_connection_that_begins_later() {
     let mut scenario = gathered(1, 3, &file(50_000), SLOW);
@@ -209,7 +209,7 @@ fn files_wait_for_an_aggregate_connection_that_begins_later() {
     assert!(transfers.real("took_seconds").iter().all(|it| (2.9..3.5).contains(it)));
 }
 
-/// Kills: local connections that continue without an aggregate connection. A transfer that fails
+/// Catches: local connections that continue without an aggregate connection. A transfer that fails
 /// twice. A transfer forgotten because its local connection had closed.
 #[test]
 fn when_the_aggregate_connection_fails_all_transfers_fail() {
@@ -231,7 +231,7 @@ fn when_the_aggregate_connection_fails_all_transfers_fail() {
     }
 }
 
-/// Kills: a file that keeps its place after its client has failed.
+/// Catches: a file that keeps its place after its client has failed.
 #[test]
 fn a_local_connection_that_fails_leaves_the_others_alone() {
     let mut scenario = gathered(1, 2, &arrivals(100, 20_000), SLOW);
@@ -265,7 +265,7 @@ fn watch(scenario: &mut Scenario, site: usize) {
     scenario.probes.push(Probe::Aggregate { traffic: format!("long{site}") });
 }
 
-/// Kills: a weight that does not reach the congestion control. A weight set before the connection
+/// Catches: a weight that does not reach the congestion control. A weight set before the connection
 /// opens, and lost. Shares computed over another sink.
 #[test]
 fn shares_follow_the_weights() {
@@ -288,7 +288,7 @@ fn shares_follow_the_weights() {
     assert!(rounds.len() > 10 && rounds.iter().all(|it| it.to_bits() == 6_f64.to_bits()));
 }
 
-/// Kills: an adjuster that is never called, or sees another queue; weights beyond their bounds; a
+/// Catches: an adjuster that is never called, or sees another queue; weights beyond their bounds; a
 /// decision not recorded.
 #[test]
 fn a_measured_weight_follows_the_load() {
@@ -317,7 +317,7 @@ fn a_measured_weight_follows_the_load() {
     assert!(mean(first) > 1.2 * mean(second), "{} {}", mean(first), mean(second));
 }
 
-/// Kills: a bound by the number of connections at the last round.
+/// Catches: a bound by the number of connections at the last round.
 #[test]
 fn the_number_of_connections_bounds_the_weight() {
     let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);
@@ -331,7 +331,7 @@ fn the_number_of_connections_bounds_the_weight() {
     assert!(weights.iter().all(|it| (1.0..=5.0).contains(it)), "{weights:?}");
 }
 
-/// Kills: an order that depends on more than the seed.
+/// Catches: an order that depends on more than the seed.
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for overflow in all_overflows() {

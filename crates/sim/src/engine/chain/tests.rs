@@ -66,7 +66,7 @@ fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
 
 /// The path through both halves takes 40 ms longer than the first half.
 ///
-/// Kills: a second connection that carries the data of another. Transfers that end at the relay, or
+/// Catches: a second connection that carries the data of another. Transfers that end at the relay, or
 /// are counted once for the whole connection. A client whose think time begins when the answer
 /// reaches the relay. A request that never reaches the server.
 #[test]
@@ -89,7 +89,7 @@ fn each_transfer_passes_both_halves() {
     }
 }
 
-/// Kills: a relay of a relay that opens no third connection; one that uses the wrong neighbour.
+/// Catches: a relay of a relay that opens no third connection; one that uses the wrong neighbour.
 #[test]
 fn a_relay_of_a_relay_passes_each_transfer() {
     for kind in kinds() {
@@ -105,7 +105,7 @@ fn a_relay_of_a_relay_passes_each_transfer() {
     }
 }
 
-/// Kills: a client that waits for ever after one failure; a failure counted for one half only.
+/// Catches: a client that waits for ever after one failure; a failure counted for one half only.
 #[test]
 fn sources_go_on_when_a_half_fails() {
     for kind in kinds().into_iter().take(4) {

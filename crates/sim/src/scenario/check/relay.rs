@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(said(|it| third(it).flows = 1), "");
     }
 
-    /// Kills: each condition left out.
+    /// Catches: each condition left out.
     #[test]
     fn what_a_relay_cannot_be_is_said() {
         let cases: [(Change, &str); 10] = [
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Kills: a start time that is ignored.
+    /// Catches: a start time that is ignored.
     #[test]
     fn a_relay_of_many_connections_has_no_start_of_its_own() {
         let every = Duration::from_secs(1);

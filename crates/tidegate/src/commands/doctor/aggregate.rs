@@ -60,7 +60,7 @@ peer_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 destinations = ["10.2.0.0/16"]
 "#;
 
-    /// Kills: a check whose failure is not reported; checks for an invalid file.
+    /// Catches: a check whose failure is not reported; checks for an invalid file.
     #[test]
     fn a_key_that_is_missing_and_a_foreign_address_have_remedies() {
         let findings = findings(Path::new("site.toml"), FILE).unwrap();

@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Kills: reserved space that is kept at the end, or stays in the file as zeros.
+    /// Catches: reserved space that is kept at the end, or stays in the file as zeros.
     #[test]
     fn a_file_is_as_long_as_what_was_written_and_takes_no_more_room() {
         let path = std::env::temp_dir().join(format!("tidegate-reserved-{}", std::process::id()));

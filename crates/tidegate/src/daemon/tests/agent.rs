@@ -72,7 +72,7 @@ fn folder_with(names: &[&str]) -> PathBuf {
     folder
 }
 
-/// Kills: a broken set that replaces a good one; an alarm that stays; a set that is not merged with the file.
+/// Catches: a broken set that replaces a good one; an alarm that stays; a set that is not merged with the file.
 #[tokio::test]
 async fn a_commit_is_in_force_and_a_broken_one_is_not() {
     let folder = folder_with(&["a"]);
@@ -101,7 +101,7 @@ async fn a_commit_is_in_force_and_a_broken_one_is_not() {
     follow.abort();
 }
 
-/// Kills: a name that the second source takes over; an error that names one place only; an order of sources that
+/// Catches: a name that the second source takes over; an error that names one place only; an order of sources that
 /// follows their commits.
 #[tokio::test]
 async fn a_name_belongs_to_one_source() {
@@ -121,7 +121,7 @@ async fn a_name_belongs_to_one_source() {
     follow.abort();
 }
 
-/// Kills: one bad set on the disk for which the good ones of other sources are left out; sets that are tried in one
+/// Catches: one bad set on the disk for which the good ones of other sources are left out; sets that are tried in one
 /// order only.
 #[tokio::test]
 async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
@@ -159,7 +159,7 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     follow.abort();
 }
 
-/// Kills: sets that are not on the disk; a set of another place taken for that of the source; a start that waits for
+/// Catches: sets that are not on the disk; a set of another place taken for that of the source; a start that waits for
 /// a source with a set on the disk.
 #[tokio::test]
 async fn a_restart_without_the_source_has_its_last_good_set() {
@@ -193,7 +193,7 @@ async fn a_restart_without_the_source_has_its_last_good_set() {
     follow.abort();
 }
 
-/// Kills: a commit of a manual source put in force by itself; one of a confirmed source kept without confirmation, or
+/// Catches: a commit of a manual source put in force by itself; one of a confirmed source kept without confirmation, or
 /// tried again after its roll-back.
 #[tokio::test]
 async fn a_source_may_wait_for_people() {
@@ -219,7 +219,7 @@ async fn a_source_may_wait_for_people() {
     follow.abort();
 }
 
-/// Kills: sources of the previous policy file that are still followed; sets of theirs that stay in force; a class
+/// Catches: sources of the previous policy file that are still followed; sets of theirs that stay in force; a class
 /// that people changed while it ran, and that loses the change to another source's commit.
 #[tokio::test]
 async fn sources_come_and_go_with_the_policy_file() {

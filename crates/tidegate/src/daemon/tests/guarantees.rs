@@ -25,7 +25,7 @@ fn promises(classes: &Classes, name: &str) -> Vec<(String, f64)> {
     class.promises.iter().map(|it| (it.term.clone(), it.promised)).collect()
 }
 
-/// Kills: a scheduler that stays when a file names another; a term that its file does not know; live changes
+/// Catches: a scheduler that stays when a file names another; a term that its file does not know; live changes
 /// checked by the rules of the other scheduler.
 #[tokio::test]
 async fn promises_are_shown_and_changed_and_the_scheduler_is_swapped() {

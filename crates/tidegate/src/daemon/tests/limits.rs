@@ -35,7 +35,7 @@ async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStre
     tokio::task::spawn_blocking(open).await.unwrap()
 }
 
-/// Kills: a listener without a cap; a cap that waits for the idle timeout; a seat that is never freed.
+/// Catches: a listener without a cap; a cap that waits for the idle timeout; a seat that is never freed.
 #[tokio::test]
 async fn idle_connections_are_capped_and_lock_out_no_client() {
     let fixture = Fixture::limited(&web("5 Mbit/s"), limits(8, 1 << 20));
@@ -52,7 +52,7 @@ async fn idle_connections_are_capped_and_lock_out_no_client() {
     }
 }
 
-/// Kills: uncounted bodies; a half-sent body that keeps its memory; a refusal although memory can be freed.
+/// Catches: uncounted bodies; a half-sent body that keeps its memory; a refusal although memory can be freed.
 #[tokio::test]
 async fn half_sent_bodies_stay_within_the_memory_limit_and_lock_out_no_client() {
     let most = 1 << 20;
@@ -65,7 +65,7 @@ async fn half_sent_bodies_stay_within_the_memory_limit_and_lock_out_no_client() 
     drop(open);
 }
 
-/// Kills: no idle timeout in the head of a request, in its body, or after an answer.
+/// Catches: no idle timeout in the head of a request, in its body, or after an answer.
 #[tokio::test]
 async fn a_connection_that_stays_silent_is_closed() {
     let idle = Duration::from_millis(50);
@@ -78,7 +78,7 @@ async fn a_connection_that_stays_silent_is_closed() {
     }
 }
 
-/// Kills: the default body limit of 2 MB; a body parsed in the thread that serves requests.
+/// Catches: the default body limit of 2 MB; a body parsed in the thread that serves requests.
 #[tokio::test]
 async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -109,7 +109,7 @@ async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     assert_eq!(apply.await.unwrap(), *b"HTTP/1.1 200");
 }
 
-/// Kills: a `status` that waits for a long request; a rollback that does; an unbounded queue of long requests.
+/// Catches: a `status` that waits for a long request; a rollback that does; an unbounded queue of long requests.
 #[tokio::test]
 async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     let fixture = Fixture::new(NOTHING).await;
@@ -145,7 +145,7 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
 }
 
-/// Kills: a reload that is refused because programs ask much.
+/// Catches: a reload that is refused because programs ask much.
 #[tokio::test]
 async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
     let fixture = Fixture::new(NOTHING).await;
@@ -184,7 +184,7 @@ async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
     assert_eq!((status.generation, status.alarms), (2, Vec::new()));
 }
 
-/// Kills: a page for each scraper; a page that is never made again.
+/// Catches: a page for each scraper; a page that is never made again.
 #[tokio::test]
 async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     let folder = folder();
@@ -217,7 +217,7 @@ async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     server.abort();
 }
 
-/// Kills: simultaneous reports, each of hundreds of megabytes.
+/// Catches: simultaneous reports, each of hundreds of megabytes.
 #[tokio::test]
 async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is_answered() {
     let fixture = Fixture::new(NOTHING).await;
@@ -238,7 +238,7 @@ async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is
     }
 }
 
-/// Kills: an `apply` that ends when its client disconnects, after which the daemon would not know the
+/// Catches: an `apply` that ends when its client disconnects, after which the daemon would not know the
 /// running policies and never roll them back.
 #[tokio::test]
 async fn an_apply_completes_although_its_client_disconnects() {
@@ -275,7 +275,7 @@ async fn an_apply_completes_although_its_client_disconnects() {
     assert_eq!(plane().await.unwrap(), 3);
 }
 
-/// Kills: a fixed number of seats, or one that takes all descriptors of the process.
+/// Catches: a fixed number of seats, or one that takes all descriptors of the process.
 #[test]
 fn connections_leave_most_descriptors_to_the_gateway() {
     for descriptors in [64, 256, 1_024, 524_288] {

@@ -18,7 +18,7 @@ fn many_policies() -> String {
     policies.fold(gateway, |all, policy| all + &policy) + "[[class]]\nname = \"staff\"\n"
 }
 
-/// Kills: a survey that classes which keep changing make start over without end.
+/// Catches: a survey that classes which keep changing make start over without end.
 #[tokio::test]
 async fn a_status_is_complete_although_classes_never_stop_changing() {
     let fixture = Fixture::new(&many_policies()).await;
@@ -49,7 +49,7 @@ impl Drop for Large {
     }
 }
 
-/// Kills: an answer without a reader that the data plane drops.
+/// Catches: an answer without a reader that the data plane drops.
 #[tokio::test]
 async fn another_thread_drops_answers_that_nobody_reads() {
     let fixture = Fixture::new(NOTHING).await;
@@ -64,4 +64,29 @@ async fn another_thread_drops_answers_that_nobody_reads() {
     begin.send(()).unwrap();
     let name = tokio::task::spawn_blocking(move || dropped.recv_timeout(Duration::from_secs(10)));
     assert_eq!(name.await.unwrap().unwrap().as_deref(), Some("discard"));
+}
+
+/// Catches: a status that states the new generation beside a report of the one before.
+#[tokio::test]
+async fn the_report_in_a_status_is_of_its_generation() {
+    let plain = NOTHING.to_owned() + "rate = { up = \"10 Mbit/s\", down = \"10 Mbit/s\" }\n";
+    let fixture = Fixture::new(&plain).await;
+    let daemon = &fixture.daemon;
+    let documents = Documents::gather(&fixture.file(), plain + "marking = \"coverage\"\n").unwrap();
+    let Ok(next) = daemon.compile(documents).await else { panic!("it was refused") };
+    let running = next.running();
+    let policies = policy_set(&running).unwrap();
+
+    let mut state = daemon.state.lock().await;
+    let asked = daemon.clone();
+    let status = tokio::spawn(async move { asked.status().await });
+    // The task gets as far as it can while the state is locked.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let ends = super::super::trunks::seeded(Vec::new()).unwrap();
+    let generation = daemon.plane.install(running.gateway, policies, ends).await.unwrap();
+    (state.installed, state.generation) = (Arc::new(next), generation);
+    drop(state);
+
+    let Ok(status) = status.await.unwrap() else { panic!("no status") };
+    assert_eq!((status.generation, status.up.marking.is_some()), (generation, true));
 }

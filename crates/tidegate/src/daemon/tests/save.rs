@@ -93,7 +93,7 @@ impl Fixture {
     }
 }
 
-/// Kills: a file that is written before the turn of its change, or by the client after the answer.
+/// Catches: a file that is written before the turn of its change, or by the client after the answer.
 #[tokio::test]
 async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
     let fixture = Fixture::new(NOTHING).await;
@@ -114,7 +114,7 @@ async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
     fixture.until_tidy().await;
 }
 
-/// Kills: a reload that reads the file before its turn, and so puts the replaced text in force.
+/// Catches: a reload that reads the file before its turn, and so puts the replaced text in force.
 #[tokio::test]
 async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
     let fixture = Fixture::new(NOTHING).await;
@@ -131,7 +131,7 @@ async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
     assert_eq!([&saved, &running], [&web("5 Mbit/s"); 2]);
 }
 
-/// Kills: a refused file that is saved; a save beside a change that may be rolled back; both in one request.
+/// Catches: a refused file that is saved; a save beside a change that may be rolled back; both in one request.
 #[tokio::test]
 async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     let fixture = Fixture::new(NOTHING).await;
@@ -150,7 +150,7 @@ async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     fixture.until_tidy().await;
 }
 
-/// Kills: a change that stays in force although it was not saved, whether the file was gone before or after the text was
+/// Catches: a change that stays in force although it was not saved, whether the file was gone before or after the text was
 /// staged.
 #[tokio::test]
 async fn what_cannot_be_saved_does_not_stay_in_force() {
@@ -174,7 +174,7 @@ async fn what_cannot_be_saved_does_not_stay_in_force() {
     fixture.until_tidy().await;
 }
 
-/// Kills: a save that keeps other changes out while its file system hangs; a rollback of it, after which the late file
+/// Catches: a save that keeps other changes out while its file system hangs; a rollback of it, after which the late file
 /// differs; a later save that the late one replaces.
 #[tokio::test]
 async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
@@ -205,7 +205,7 @@ async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     fixture.until_tidy().await;
 }
 
-/// Kills: an error that says that the earlier policies run although they cannot be restored.
+/// Catches: an error that says that the earlier policies run although they cannot be restored.
 #[tokio::test]
 async fn unsaved_policies_that_stay_in_force_are_named() {
     let fixture = Fixture::new(NOTHING).await;
@@ -220,7 +220,7 @@ async fn unsaved_policies_that_stay_in_force_are_named() {
     assert_eq!(fixture.running().await, web("5 Mbit/s"));
 }
 
-/// Kills: an alarm about the text of a file that stays although the running text has replaced it.
+/// Catches: an alarm about the text of a file that stays although the running text has replaced it.
 #[tokio::test]
 async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -233,7 +233,7 @@ async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
-/// Kills: a reload that keeps its turn while the file system of an included file hangs.
+/// Catches: a reload that keeps its turn while the file system of an included file hangs.
 #[tokio::test]
 async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
     let fixture = Fixture::new(NOTHING).await;
@@ -262,7 +262,7 @@ async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
     assert_eq!(fixture.running().await, NOTHING);
 }
 
-/// Kills: a save with included texts that a restart does not read.
+/// Catches: a save with included texts that a restart does not read.
 #[tokio::test]
 async fn a_save_includes_the_files_that_a_restart_reads() {
     let fixture = Fixture::new(NOTHING).await;

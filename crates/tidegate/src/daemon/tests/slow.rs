@@ -93,7 +93,7 @@ async fn some(stream: &UnixStream, most: usize) -> Vec<u8> {
     }
 }
 
-/// Kills: an answer that has to be taken within a fixed time, however steadily its client reads it.
+/// Catches: an answer that has to be taken within a fixed time, however steadily its client reads it.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_gets_its_whole_answer_and_one_that_stops_is_closed() {
     let pages = Pages::start(limits(8, 2 * LARGE));
@@ -116,7 +116,7 @@ async fn a_client_that_reads_slowly_gets_its_whole_answer_and_one_that_stops_is_
     drop(stopped);
 }
 
-/// Kills: memory that an idle connection holds for an answer that its client has.
+/// Catches: memory that an idle connection holds for an answer that its client has.
 #[tokio::test(start_paused = true)]
 async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     let pages = Pages::start(limits(8, 2 * LARGE));
@@ -137,7 +137,7 @@ async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     assert_eq!(pages.seats.used(), (1, 0));
 }
 
-/// Kills: a connection that is closed while it waits for the memory that others hold.
+/// Catches: a connection that is closed while it waits for the memory that others hold.
 #[tokio::test(start_paused = true)]
 async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
     let most = 1 << 20;
@@ -167,7 +167,7 @@ async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
 
 /// Of two requests that wait for each other's memory, the first is refused, and the second continues.
 ///
-/// Kills: two that end each other; two that wait for ever.
+/// Catches: two that end each other; two that wait for ever.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_too() {
     let seats = Seats::new(limits(8, 10));
@@ -195,7 +195,7 @@ async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_to
 
 /// As many connections as the attacker opens, in a process with the usual 1,024 descriptors.
 ///
-/// Kills: a seat that is kept until its connection ends by itself; a grace that is too long for so many.
+/// Catches: a seat that is kept until its connection ends by itself; a grace that is too long for so many.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_answered_within_a_second_beside_1100_silent_connections() {
     for limits in [Limits::control(1_024), Limits::metrics(1_024)] {

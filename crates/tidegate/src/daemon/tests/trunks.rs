@@ -85,7 +85,7 @@ fn write_key(path: &Path, byte: u8) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Kills: a rollback that reads key files again, so that a new key stays, or nothing comes back where a file is gone.
+/// Catches: a rollback that reads key files again, so that a new key stays, or nothing comes back where a file is gone.
 #[tokio::test]
 async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_file() {
     for stays in [true, false] {
@@ -104,7 +104,7 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
     }
 }
 
-/// Kills: a plan by paths alone; one that shows the key, or misses one that is read from another file.
+/// Catches: a plan by paths alone; one that shows the key, or misses one that is read from another file.
 #[tokio::test]
 async fn another_key_is_told_and_not_shown_whichever_file_it_is_in() {
     let trunked = Trunked::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Kills: findings that a valid policy file loses on its way into force.
+/// Catches: findings that a valid policy file loses on its way into force.
 #[tokio::test]
 async fn a_policy_file_in_force_keeps_its_warnings() {
     let fixture = Fixture::new(NOTHING).await;

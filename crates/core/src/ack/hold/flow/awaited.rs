@@ -132,8 +132,8 @@ mod tests {
         flow
     }
 
-    /// Kills: slow data that counts as unrequested; a pause before the first request.
-    /// Kills: a pause after a clock that stepped back, or without a known round trip.
+    /// Catches: slow data that counts as unrequested; a pause before the first request.
+    /// Catches: a pause after a clock that stepped back, or without a known round trip.
     #[test]
     fn who_sends_what_it_was_called_for_has_not_paused() {
         let mut flow = Flow::default();
@@ -148,8 +148,8 @@ mod tests {
         assert!(!flow.has_paused(Time::from_millis(2_000)));
     }
 
-    /// Kills: silence that data does not end; silence counted from the last request instead of the first.
-    /// Kills: silence of a sender that may not send.
+    /// Catches: silence that data does not end; silence counted from the last request instead of the first.
+    /// Catches: silence of a sender that may not send.
     #[test]
     fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
         let mut flow = after(20);
@@ -164,8 +164,8 @@ mod tests {
         assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
-    /// Kills: a pause that is never seen, never ends, or ends with the first request.
-    /// Kills: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
+    /// Catches: a pause that is never seen, never ends, or ends with the first request.
+    /// Catches: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
     #[test]
     fn who_paused_is_answering_until_it_has_sent_much() {
         let mut flow = after(240);
@@ -179,7 +179,7 @@ mod tests {
         assert!(!flow.is_answering());
     }
 
-    /// Kills: a pause that begins again with each segment of an unrequested window.
+    /// Catches: a pause that begins again with each segment of an unrequested window.
     #[test]
     fn a_window_that_comes_after_a_pause_is_an_answer_as_far_as_it_is_short() {
         let mut flow = after(240);
@@ -189,7 +189,7 @@ mod tests {
         assert!(!flow.is_answering());
     }
 
-    /// Kills: a FIN that is not seen; a FIN that stays valid although data follows; a FIN out of order.
+    /// Catches: a FIN that is not seen; a FIN that stays valid although data follows; a FIN out of order.
     #[test]
     fn who_has_sent_its_last_has_ended() {
         let mut flow = after(20);
@@ -203,7 +203,7 @@ mod tests {
         assert!(!flow.has_ended());
     }
 
-    /// Kills: ACKs that request missing data, and count as requesting none; arrived data that counts as
+    /// Catches: ACKs that request missing data, and count as requesting none; arrived data that counts as
     /// missing.
     #[test]
     fn who_has_ended_and_lacks_something_has_not() {
@@ -221,7 +221,7 @@ mod tests {
         assert!(flow.has_ended());
     }
 
-    /// Kills: a reset that counts for nothing while something is missing.
+    /// Catches: a reset that counts for nothing while something is missing.
     #[test]
     fn who_was_reset_has_ended() {
         let mut flow = after(20);

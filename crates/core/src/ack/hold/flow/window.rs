@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(flow.capped(&tcp), None);
     }
 
-    /// Kills: a window that is too small for three duplicates after a loss, or for its scale.
+    /// Catches: a window that is too small for three duplicates after a loss, or for its scale.
     #[test]
     fn the_least_window_is_of_four_segments_and_can_be_shown() {
         let least = |told, scale| Flow { scale, ..Flow::default() }.least_window(told).0;
@@ -198,8 +198,8 @@ mod tests {
         (flow, TcpSegment { ack: 5_000, window: 60_000, ..tcp })
     }
 
-    /// Kills: a request by an ACK that does not move its window; pacing by requested bytes.
-    /// Kills: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
+    /// Catches: a request by an ACK that does not move its window; pacing by requested bytes.
+    /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
     #[test]
     fn an_ack_calls_for_no_more_than_its_window_leaves() {
         let (mut flow, tcp) = filled();
@@ -220,8 +220,8 @@ mod tests {
         }
     }
 
-    /// Kills: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.
-    /// Kills: growth by an ACK of unsent data, by an old ACK, or by a reset.
+    /// Catches: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.
+    /// Catches: growth by an ACK of unsent data, by an old ACK, or by a reset.
     #[test]
     fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
         let mut flow = Flow::default();
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(flow.grown(&reset, 10_000), Bytes(20_000));
     }
 
-    /// Kills: the window of a SYN taken back although it was used.
+    /// Catches: the window of a SYN taken back although it was used.
     #[test]
     fn a_first_window_is_not_made_smaller_than_what_was_sent() {
         let mut flow = Flow { scale: Some(7), sent: 14_480, ..Flow::default() };
@@ -244,8 +244,8 @@ mod tests {
         assert_eq!(flow.capped(&tcp), Some(91)); // 11,584 bytes, rounded up
     }
 
-    /// Kills: pressure on a sender with little data, or with a small window of its receiver.
-    /// Kills: none on a sender that waits for its window, or whose ACKs are held.
+    /// Catches: pressure on a sender with little data, or with a small window of its receiver.
+    /// Catches: none on a sender that waits for its window, or whose ACKs are held.
     #[test]
     fn who_fills_a_smaller_window_or_has_acks_held_for_long_is_pressed() {
         let long = Duration::from_millis(250);
@@ -264,7 +264,7 @@ mod tests {
         assert!(!flow.is_pressed(long));
     }
 
-    /// Kills: a cap further ahead than sequence numbers reach. The window then stays as it was, or becomes
+    /// Catches: a cap further ahead than sequence numbers reach. The window then stays as it was, or becomes
     /// the selectively acknowledged bytes.
     #[test]
     fn a_cap_beyond_the_largest_window_takes_nothing_away() {

@@ -238,7 +238,7 @@ mod tests {
 
     /// Queues keep lists with a place for each member, up to the largest number that they learnt of.
     ///
-    /// Kills: moving packets through an index beyond those of all flows, for which a queue then
+    /// Catches: moving packets through an index beyond those of all flows, for which a queue then
     /// makes room; an index that a flow has.
     #[test]
     fn packets_in_no_flow_change_their_class_without_room_for_all_flows() {

@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_value_counts_for_ten_rounds_after_its_own() {
-        // Kills: nine or eleven; slots of skipped rounds not cleared.
+        // Catches: nine or eleven; slots of skipped rounds not cleared.
         let mut greatest = Greatest::default();
         greatest.insert(3, 100);
         for round in 4..=13 {

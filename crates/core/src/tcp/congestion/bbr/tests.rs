@@ -56,7 +56,7 @@ fn it_starts_at_a_window_per_round_trip_time_times_the_gain_less_a_percent() {
 
 #[test]
 fn startup_doubles_and_ends_three_rounds_after_the_bandwidth_stops_growing() {
-    // Kills: two or four rounds; a gain of 2 that does not double the rate.
+    // Catches: two or four rounds; a gain of 2 that does not double the rate.
     let mut pipe = pipe(link(1_000));
     let paces = paces(&mut pipe, RTT * 25);
     // The first sample arrives after a round trip. From 10 segments per round trip, 3.3 doublings
@@ -73,7 +73,7 @@ fn startup_doubles_and_ends_three_rounds_after_the_bandwidth_stops_growing() {
 
 #[test]
 fn the_gains_go_round_one_min_rtt_each() {
-    // Kills: phases of half or twice the time; another order.
+    // Catches: phases of half or twice the time; another order.
     let mut pipe = pipe(link(1_000));
     pipe.run(Duration::from_secs(3));
     let paces = paces(&mut pipe, Duration::from_secs(5));
@@ -108,7 +108,7 @@ fn the_gains_go_round_one_min_rtt_each() {
 fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time() {
     // The paper: full use, with a queue in one phase of eight. Every 10 s the window is 4 segments
     // for 200 ms and a round trip: 2 to 3 % of the time.
-    // Kills: no probing; a window that is not restored; a gain of 2 for pacing.
+    // Catches: no probing; a window that is not restored; a gain of 2 for pacing.
     let mut pipe = pipe(link(1_000));
     pipe.run(Duration::from_secs(5));
     let (rates, queue) = pipe.run(Duration::from_secs(60));
@@ -206,7 +206,7 @@ fn samples_for_want_of_data_count_only_if_they_are_greater() {
 fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
     // Linux: for one round the window is the data in flight plus the acknowledged data. Losses
     // reduce it. Then the previous window is restored.
-    // Kills: no conservation; the previous window not restored; losses not subtracted.
+    // Catches: no conservation; the previous window not restored; losses not subtracted.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     let at = |delivered: u64, before: u64, more: Ack| Ack {
@@ -234,7 +234,7 @@ fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
 
 #[test]
 fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
-    // Kills: the window saved again although recovery has reduced it.
+    // Catches: the window saved again although recovery has reduced it.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     control.on_signal(Time::ZERO, &mut window, 0, Signal::Loss);
@@ -250,7 +250,7 @@ fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
 fn what_is_to_be_in_flight_is_the_path_and_three_bursts_in_an_even_number() {
     // Linux: a path of 100 segments; bursts of two segments above 1.2 Mbit/s; two more segments in
     // the phase that probes for bandwidth. 1.25 * 100 + 6 = 131, rounded up to 132, plus 2.
-    // Kills: no bursts; odd numbers; the two extra segments missing, or always present.
+    // Catches: no bursts; odd numbers; the two extra segments missing, or always present.
     let mut control = bbr();
     let window = window(100, u64::MAX);
     control.min_rtt = Some((RTT, Time::ZERO));
@@ -312,7 +312,7 @@ fn police(
 #[test]
 fn a_policer_is_found_in_two_intervals_of_like_rate_and_much_loss() {
     // Linux: more than 50/256 lost in intervals of 4 rounds; rates within an eighth.
-    // Kills: one interval; any loss; rates that differ.
+    // Catches: one interval; any loss; rates that differ.
     let found = |first: u64, second: u64, per_mille| {
         let (mut control, mut at) = (Policed::new(true), (0, 0));
         police(&mut control, &mut at, first, per_mille, 5);
@@ -381,7 +381,7 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
 
 #[test]
 fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_back_at_once() {
-    // Kills: the previous window not restored; probing that ends before a round, or before 200 ms.
+    // Catches: the previous window not restored; probing that ends before a round, or before 200 ms.
     let round_first = [(0, 1_000, 0), (1, 1_001, 900), (150, 1_002, 1_001), (202, 1_003, 1_002)];
     let windows = probe_rtt(&round_first);
     assert!(windows[0] >= 200 && windows[3] >= 200, "{windows:?}");

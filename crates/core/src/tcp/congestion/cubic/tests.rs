@@ -32,7 +32,7 @@ fn cube_roots_are_exact() {
 fn the_curve_is_the_one_of_the_rfc() {
     // RFC 9438, equations 1 and 2: K = cbrt((W_max - cwnd) / C): from 10 segments at 0.7,
     // cbrt(7.5) = 1.957434 s; from 100, cbrt(75) = 4.217163 s; from 1000, cbrt(750) = 9.085603 s.
-    // Kills: C of another size; K without the root; (t + K).
+    // Catches: C of another size; K without the root; (t + K).
     for (w_max, k) in [(10, 1.957_434), (100, 4.217_163), (1_000, 9.085_603)] {
         let curve = curve(w_max, w_max * 7 / 10);
         let ticks = f64::from(i32::try_from(curve.k).unwrap()) / 1_048_576.0;
@@ -88,7 +88,7 @@ fn the_window_follows_the_curve_by_one_round_trip_time() {
     // Each ACK moves the window towards W(t + rtt) over one round-trip time, so the window lies
     // between W(t) and W(t + rtt). From 1000 segments: 700 at 0, 1000 at K = 9.09 s, convex from
     // there on.
-    // Kills: the target at t; no remainder carried.
+    // Catches: the target at t; no remainder carried.
     let (mut cubic, mut window) = reduced(cubic(), 1_000);
     let curve = curve(1_000, 700);
     let mut before = 1.0;
@@ -117,7 +117,7 @@ fn on_short_paths_the_window_is_renos() {
     // RFC 9438, equation 4: W_est grows by 9 / 17 segments per round trip up to the window before
     // the reduction, and by 1 beyond. From 20 to 14 at a round-trip time of 10 ms: W_est is 20
     // after 11.3 round trips = 0.113 s, while the curve is still at 14.5.
-    // Kills: alpha of 1 from the start; alpha of 9/17 for good; W_est compared with W(t + rtt) * 2.
+    // Catches: alpha of 1 from the start; alpha of 9/17 for good; W_est compared with W(t + rtt) * 2.
     let (mut cubic, mut window) = reduced(cubic(), 20);
     let mut rounds = |count: u32, cubic: &mut Cubic| {
         for round in 0..count {
@@ -141,7 +141,7 @@ fn on_short_paths_the_window_is_renos() {
 #[test]
 fn large_windows_grow_like_renos_too() {
     // At 2100 segments, 9/17 of a segment per round trip is a third of a byte for each segment.
-    // Kills: the fraction of a byte of W_est not carried.
+    // Catches: the fraction of a byte of W_est not carried.
     let (mut cubic, mut window) = reduced(cubic(), 3_000);
     for _ in 0..10 * 2_100 {
         let smoothed_rtt = Duration::from_micros(1);
@@ -154,7 +154,7 @@ fn large_windows_grow_like_renos_too() {
 #[test]
 fn reductions_keep_beta_and_fast_convergence_lowers_the_plateau() {
     // RFC 9438, sections 4.6 and 4.7: W_max = cwnd (1 + beta) / 2 if it is less than before.
-    // Kills: 0.5; fast convergence when the window was larger; beta_ecn for a loss.
+    // Catches: 0.5; fast convergence when the window was larger; beta_ecn for a loss.
     let mut cubic = Config { beta_ecn: Factor::from_millionths(850_000), ..Config::default() }
         .build(Counting::RFC);
     let mut signal = |signal, segments: u64| {
@@ -185,7 +185,7 @@ fn after_a_timeout_the_plateau_is_where_avoidance_begins() {
 
 #[test]
 fn time_without_growth_does_not_count() {
-    // RFC 9438, section 5.8. Kills: the epoch not postponed by ACKs, or by idle times.
+    // RFC 9438, section 5.8. Catches: the epoch not postponed by ACKs, or by idle times.
     let grown = |pause: &dyn Fn(&mut Cubic, &mut Window)| {
         let (mut cubic, mut window) = reduced(cubic(), 1_000);
         grow(&mut cubic, &mut window, 1.0, 2.0);
@@ -235,7 +235,7 @@ fn mean_windows_are_those_of_the_tables_of_the_rfc() {
     // RFC 9438, tables 1 and 2, C = 0.4: one loss in 1/p packets. At 100 ms: 38 (Reno's) at 1e-3,
     // 187 at 1e-4, 1054 at 1e-5; at 10 ms: 120 (Reno's) at 1e-4. The tables ignore the time to
     // detect a loss.
-    // Kills: C = 4; beta = 0.5; W_est without alpha.
+    // Catches: C = 4; beta = 0.5; W_est without alpha.
     for (n, rtt, seconds, expected) in [
         (1_000, 100, 200, 38.0),
         (10_000, 100, 200, 187.0),

@@ -18,7 +18,7 @@ async fn kept(fixture: &Fixture, wanted: &str) {
     panic!("{} never had {wanted}", file.display());
 }
 
-/// Kills: a refused set that waits for the next commit, although the policy file was mended; an alarm without since
+/// Catches: a refused set that waits for the next commit, although the policy file was mended; an alarm without since
 /// when.
 #[tokio::test]
 async fn a_refused_set_is_tried_again_when_the_policy_file_changes() {
@@ -35,7 +35,7 @@ async fn a_refused_set_is_tried_again_when_the_policy_file_changes() {
     follow.abort();
 }
 
-/// Kills: a first set that is not on the disk until the next commit.
+/// Catches: a first set that is not on the disk until the next commit.
 #[tokio::test]
 async fn the_first_set_is_on_the_disk() {
     let folder = folder_with(&["a"]);
@@ -46,7 +46,7 @@ async fn the_first_set_is_on_the_disk() {
     follow.abort();
 }
 
-/// Kills: a set on the disk that nobody has confirmed; one of a confirmed change that is not.
+/// Catches: a set on the disk that nobody has confirmed; one of a confirmed change that is not.
 #[tokio::test]
 async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     let folder = folder_with(&["a"]);
@@ -61,7 +61,7 @@ async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     follow.abort();
 }
 
-/// Kills: a set that people let be rolled back, and that comes into force again when its source has recovered.
+/// Catches: a set that people let be rolled back, and that comes into force again when its source has recovered.
 #[tokio::test]
 async fn a_set_that_was_rolled_back_is_not_tried_again() {
     let folder = folder_with(&["a"]);
@@ -87,7 +87,7 @@ async fn a_set_that_was_rolled_back_is_not_tried_again() {
     follow.abort();
 }
 
-/// Kills: a class that people change while a set is compiled, and that loses the change.
+/// Catches: a class that people change while a set is compiled, and that loses the change.
 #[tokio::test]
 async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     let folder = folder_with(&["a"]);
@@ -108,7 +108,7 @@ async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     follow.abort();
 }
 
-/// Kills: a restart on which one source's set keeps those of all others out; a set on the disk that is forgotten
+/// Catches: a restart on which one source's set keeps those of all others out; a set on the disk that is forgotten
 /// although the policy file is mended, and its server is down.
 #[tokio::test]
 async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
@@ -138,7 +138,7 @@ async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
     follow.abort();
 }
 
-/// Kills: a start that fails because of a key file that a set on the disk names.
+/// Catches: a start that fails because of a key file that a set on the disk names.
 #[tokio::test]
 async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     let folder = folder_with(&["a"]);
@@ -155,7 +155,7 @@ async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     follow.abort();
 }
 
-/// Kills: a refusal of an older set that hides that a newer one waits for people.
+/// Catches: a refusal of an older set that hides that a newer one waits for people.
 #[tokio::test]
 async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
     let folder = folder_with(&["a"]);
@@ -171,7 +171,7 @@ async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
     follow.abort();
 }
 
-/// Kills: the old set of a source that was removed from the policy file, in force again when it is named again.
+/// Catches: the old set of a source that was removed from the policy file, in force again when it is named again.
 #[tokio::test]
 async fn a_source_that_comes_back_does_not_bring_its_old_set() {
     let folder = folder_with(&["a"]);
@@ -186,7 +186,7 @@ async fn a_source_that_comes_back_does_not_bring_its_old_set() {
     follow.abort();
 }
 
-/// Kills: a source that is never opened again after its password file was mended.
+/// Catches: a source that is never opened again after its password file was mended.
 #[tokio::test]
 async fn a_source_is_opened_again_when_its_files_are_mended() {
     let folder = folder();
@@ -206,7 +206,7 @@ async fn a_source_is_opened_again_when_its_files_are_mended() {
     follow.abort();
 }
 
-/// Kills: a password that a server refuses, and that only a restart reads again; credentials that are read again at
+/// Catches: a password that a server refuses, and that only a restart reads again; credentials that are read again at
 /// each commit of another source, until the server locks the account.
 #[tokio::test]
 async fn a_reload_reads_refused_credentials_again() {
@@ -225,7 +225,7 @@ async fn a_reload_reads_refused_credentials_again() {
     follow.abort();
 }
 
-/// Kills: a source that is not followed while its last set is being written to the disk.
+/// Catches: a source that is not followed while its last set is being written to the disk.
 #[tokio::test]
 async fn a_slow_disk_delays_no_commit() {
     let folder = folder_with(&["a"]);
