@@ -1,10 +1,11 @@
-//! Converts a TCP segment to a packet: computes the length of its options, and encodes them.
+//! Converts a TCP segment to a packet, and encodes its TCP options.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, NO_VLAN, Protocol, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 
-/// The packet that carries `segment`. Its link-layer header has `link_header` bytes.
+/// The packet that carries `segment`. `link_header` is the length of the link-layer header in
+/// bytes.
 pub(crate) fn packet(key: FlowKey, segment: &Segment, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);
