@@ -47,7 +47,7 @@ impl Agenda for TimerWheel {
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct Heap {
-    /// Each entry has its time, its serial number and its part. Old entries remain in the heap.
+    /// Time, serial number and part of each entry. Old entries remain in the heap.
     entries: std::collections::BinaryHeap<std::cmp::Reverse<(Time, u64, u32)>>,
     /// For each part, the serial number of its valid entry; zero for none.
     valid: Vec<u64>,

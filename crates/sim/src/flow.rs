@@ -71,7 +71,7 @@ pub(crate) struct Counts {
 /// The flows of one traffic entry of the scenario.
 pub(crate) struct Group<'a> {
     pub(crate) traffic: &'a Traffic,
-    /// The indexes of its flows.
+    /// Indexes of the group's flows.
     pub(crate) flows: std::ops::Range<u32>,
     /// Bytes that arrived at its receivers.
     pub(crate) received: u64,
@@ -127,7 +127,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The indexes of its flows, as a range of `usize`.
+    /// Indexes of the group's flows, as `usize`.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         index(self.flows.start)..index(self.flows.end)
     }

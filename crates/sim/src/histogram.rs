@@ -106,7 +106,7 @@ const fn end(bin: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Catches: a bin that is too wide by one; a magnitude that is wrong by one.
+    /// Catches: a bin that is one nanosecond too wide; a wrong magnitude.
     #[test]
     fn a_time_is_found_again_to_within_a_part_in_32() {
         for nanos in (0..2_000).chain((0..57).map(|n| (77_u64 << n) + 13)).chain([u64::MAX]) {

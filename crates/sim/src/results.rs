@@ -259,7 +259,7 @@ fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
         .with("marked_packets", marks)
 }
 
-/// One row for each aggregate of each gateway.
+/// A row for each aggregate of every gateway.
 fn aggregates(
     scenario: &Scenario,
     stations: &[Station],
@@ -347,7 +347,7 @@ fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: 
     delays(table, &all.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 
-/// One row for each trunk end of each gateway. User bytes count from the IP header on.
+/// A row for each trunk end of every gateway. User bytes count from the IP header on.
 fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
     for station in stations {

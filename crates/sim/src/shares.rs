@@ -28,7 +28,7 @@ pub(crate) struct Shares<'a> {
     members: HashMap<(u32, &'static str, &'a str), Vec<usize>>,
 }
 
-/// Jain's index and the max-min index. Each element is for one set of flows.
+/// Jain's index and the max-min index of several sets of flows: one element for each set.
 #[derive(Default)]
 pub(crate) struct Indices {
     pub(crate) jain: Vec<f64>,

@@ -67,7 +67,7 @@ pub(crate) enum Reader {
     /// A host: reads all data at once.
     #[default]
     Host,
-    /// A relay, as long as it forwards.
+    /// A relay that still forwards.
     Relay,
     /// An aggregate gateway, at its end of a local connection.
     Gateway,

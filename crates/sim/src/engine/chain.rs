@@ -5,7 +5,7 @@
 //! - `arrivals`, and `on-off` with `reconnect`: when a connection to the relay is established, the
 //!   relay opens the next connection of the chain for it.
 //! - `web`: the client is the receiver of the chain's last connection and opens that connection.
-//!   Each relay then opens the connection before it. Requests travel from the client, answers from
+//!   The relays then open the connections towards the server. Requests travel from the client, answers from
 //!   the server.
 //! - `on-off` without `reconnect`, and `trace`: one connection each way of the relay for all
 //!   transfers. The engine records the offset at which each transfer ends.

@@ -33,7 +33,7 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 impl Network {
-    /// Number of packets that gateways created, and number that they absorbed. Gateways absorb
+    /// Numbers of packets that gateways created and absorbed. Gateways absorb
     /// packets that end at a trunk, and held ACKs that they store as records.
     /// trunk, or held ACKs merged into others).
     fn made_and_absorbed(&self) -> (u64, u64) {

@@ -1,4 +1,4 @@
-//! One direction of a link, with its counters.
+//! A lane: one direction of a link, with counters.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ struct Inside {
     marked: bool,
 }
 
-/// The counts of one direction of a gateway.
+/// Counts for one direction of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     /// Packets with a longer delay are late.
@@ -60,7 +60,7 @@ pub(crate) struct Passage {
     tracking: Option<Box<Tracking>>,
 }
 
-/// Packets of one group that passed in one direction.
+/// Passing packets of a group in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupPassage {
     pub(crate) counts: PassageCounts,

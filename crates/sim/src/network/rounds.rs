@@ -27,9 +27,9 @@ pub(crate) struct Rounds {
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     track: Track,
-    /// Bytes that arrived since the round began.
+    /// Bytes that have arrived since this round began.
     arrived: u64,
-    /// Start and bytes of this round, as projected at the end of the previous one.
+    /// Start time and size of this round, as projected at the end of the previous round.
     projected: Option<(Time, Bytes)>,
     began: Time,
 }

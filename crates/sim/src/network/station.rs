@@ -49,7 +49,7 @@ pub(crate) struct Station {
 /// The node of a trunk's peer. The key is the trunk's local and peer address.
 pub(super) type TrunkEnds = HashMap<[IpAddr; 2], u32>;
 
-/// Counters of one aggregate of a gateway.
+/// Counters of an aggregate in a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
     pub(crate) policy: String,
@@ -333,7 +333,7 @@ impl Station {
         }
     }
 
-    /// Schedules the station's next call. Use it after each call and each arrival.
+    /// Schedules the station's next call. Follows each call and each arrival.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
         // The call may have copied ACKs and dropped packets.

@@ -24,7 +24,7 @@ use crate::table::Table;
 pub(crate) struct Tracking {
     /// The marking's counters at the end of the last interval.
     last: Tracked,
-    /// Bytes that each flow sent in this interval.
+    /// Bytes sent in this interval, for each flow.
     sent: HashMap<FlowKey, u64>,
     rows: Vec<Row>,
 }

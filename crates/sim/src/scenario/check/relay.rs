@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(said(|it| third(it).flows = 1), "");
     }
 
-    /// Catches: any one of these checks left out.
+    /// Catches: a check that is left out; each case breaks one rule.
     #[test]
     fn what_a_relay_cannot_be_is_said() {
         let cases: [(Change, &str); 10] = [
