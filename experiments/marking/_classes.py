@@ -40,8 +40,8 @@ REGULATION: dict[str, dict[str, Any]] = {
     "one round": {"marking": {**HEURISTIC, "rounds": "next"}},
     "coverage": {"marking": "coverage"},
 }
-"""Fields of `[gateway]`: the paper's (a) JoBS alone, (b) regulated, (b) with one projected round, and
-our coverage marking."""
+"""Fields of `[gateway]`: the paper's (a) JoBS alone, (b) regulated, (b) with one projected round,
+and our coverage marking."""
 
 RATE_WINDOW = 0.5
 """Length in seconds of the windows over which rates and delays are measured."""
