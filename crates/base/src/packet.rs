@@ -105,7 +105,7 @@ pub struct Packet {
     /// The gateway has seen some of the TCP sequence numbers before. The segment was retransmitted,
     /// or was overtaken upstream of the gateway.
     pub seen_before: bool,
-    /// Further properties of the packet, one bit each.
+    /// Boolean properties of the packet.
     pub facts: Facts,
     /// A header field differs from the frame. The driver must write it back.
     pub rewritten: bool,

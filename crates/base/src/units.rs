@@ -202,7 +202,7 @@ pub const CHANCE: Quantity =
     Quantity { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
 impl Quantity {
-    /// The names of the units of this quantity.
+    /// Unit names of this quantity.
     pub fn unit_names(&self) -> impl Iterator<Item = &'static str> {
         self.units.iter().map(|(name, _)| *name)
     }

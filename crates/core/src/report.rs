@@ -332,7 +332,7 @@ pub enum Limit {
     /// No packet waits. The flow carries ACKs, and the policy of the other direction holds some of
     /// them.
     IsHeld {
-        /// Name of the policy of the other direction.
+        /// Policy that holds the ACKs.
         policy: String,
         /// Number of held ACKs.
         acks: u32,

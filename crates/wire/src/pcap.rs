@@ -205,7 +205,7 @@ const ETHERNET: u32 = 1;
 const SECOND: u64 = 1_000_000_000;
 /// Frames in a batch. Each needs two slices, and Linux accepts 1,024 in one call (`IOV_MAX`).
 const AT_ONCE: usize = 512;
-/// Zeros to write. Most frames need only one slice of them.
+/// Zero bytes to write. This length suffices for most frames.
 static ZEROS: [u8; 1 << 11] = [0; 1 << 11];
 
 #[cfg(test)]

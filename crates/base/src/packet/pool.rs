@@ -1,6 +1,6 @@
 //! The pool of packet descriptors: one slot for each packet that a machine can hold.
 //!
-//! Each packet has exactly one owner, which passes its [`PacketId`] on or releases it.
+//! A packet belongs to one owner, who passes the [`PacketId`] on, or releases it.
 
 mod changes;
 

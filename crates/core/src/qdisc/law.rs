@@ -37,8 +37,8 @@ impl Standing {
     /// waiting.
     ///
     /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`,
-    /// `cake_set_rate` (one and a half packets, and the interval). Differs: two packets, one in the
-    /// queue and one in transmission.
+    /// `cake_set_rate` (one and a half packets, and the interval).
+    /// Differs: two packets, one in the queue and one in transmission.
     pub(super) fn at(self, rate: Option<Rate>) -> Self {
         let two_packets = Bytes(2 * self.packet.0);
         let least = rate.filter(|rate| rate.bps() > 0).map(|rate| rate.time_for(two_packets));

@@ -5,11 +5,12 @@
 //! `p += a (q - target) - b (q' - target)`.
 //!
 //! Source: Hollot, Misra, Towsley and Gong, doi 10.1109/INFCOM.2001.916670, as in ns-2.35,
-//! `queue/pi.cc`; parameters in `marking`, section 5.1. Differs: the queue has no timer. The next
-//! arrival or departure computes the ticks since the last event. The queue length did not change in
-//! between, so the result equals that of a timer for up to [`EXACT_TICKS`] ticks. Further ticks
-//! after a longer silence are computed as one product, whose rounding differs from that of the
-//! sums. Their result is still exact if the probability stays at 0, at 1, or constant.
+//! `queue/pi.cc`; parameters in `marking`, section 5.1.
+//! Differs: the queue has no timer. The next arrival or departure computes the ticks since the last
+//! event. The queue length did not change in between, so the result equals that of a timer for up
+//! to [`EXACT_TICKS`] ticks. Further ticks after a longer silence are computed as one product,
+//! whose rounding differs from that of the sums. Their result is still exact if the probability
+//! stays at 0, at 1, or constant.
 
 use std::time::Duration;
 
@@ -263,7 +264,7 @@ impl Controller {
     }
 }
 
-/// Number of ticks that are computed one by one: more than six seconds of silence at 160 Hz.
+/// Number of ticks computed one by one. At 160 Hz, this is a silence of more than six seconds.
 const EXACT_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {

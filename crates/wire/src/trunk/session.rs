@@ -131,7 +131,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// One end of a trunk's session.
 #[derive(Debug)]
 pub struct Session {
-    /// MAC keys of hellos: those of this end, and those of the peer.
+    /// MAC keys of hellos: first for sent hellos, then for received hellos.
     hellos: [Seal; 2],
     secret: Key,
     ends: Ends,
@@ -140,7 +140,7 @@ pub struct Session {
     /// Form of this end. `difference` is the setting in which the peer's last hello differed.
     form: Form,
     difference: Option<Refusal>,
-    /// Number of nonces that this end has derived.
+    /// Number of nonces derived so far.
     made: u64,
     /// This end's nonce.
     own: Nonce,
@@ -420,7 +420,7 @@ impl Session {
         self.sessions += 1;
     }
 
-    /// Replaces this end's nonce by an unused one. An existing session continues.
+    /// Derives an unused nonce for this end. An existing session continues.
     fn renew(&mut self) {
         self.made += 1;
         self.answered.0.clear();
