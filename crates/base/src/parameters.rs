@@ -1,4 +1,4 @@
-//! Parameters of mechanisms, each declared in one place.
+//! Declarations of the parameters that mechanisms have.
 //!
 //! A mechanism declares its parameters with [`parameters!`](crate::parameters!): documentation,
 //! type, default and range. The macro generates the struct, its `Default`, its reader, and a

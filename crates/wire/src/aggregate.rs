@@ -212,7 +212,7 @@ impl Confirmation {
     ///
     /// # Errors
     ///
-    /// If the kind is not [`CONFIRMED`].
+    /// If the kind is not that of a confirmation.
     pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
         let [kind, number @ ..] = bytes;
         match kind {

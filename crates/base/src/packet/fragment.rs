@@ -105,7 +105,7 @@ impl Fragment {
         }
     }
 
-    /// This later fragment as one whose first fragment is unknown. With `any`, every filter for
+    /// The same later fragment, for a gateway that does not know the first fragment. With `any`, every filter for
     /// ports matches.
     #[must_use]
     #[inline]

@@ -44,7 +44,7 @@ pub enum Form {
     Number,
     /// `true` or `false`.
     Flag,
-    /// One of these names, each with a sentence about it.
+    /// One of some names, listed with a sentence about each.
     Choice(&'static [(&'static str, &'static str)]),
     /// A list.
     List(Box<Self>),

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Vis
 use super::form::{Mechanism, Parameter, Written};
 use super::value::Value;
 
-/// A struct of parameters, as [`parameters!`](crate::parameters!) declares it.
+/// A struct that [`parameters!`](crate::parameters!) declares.
 pub trait Declared: Default {
     /// The names of the fields.
     const NAMES: &'static [&'static str];
@@ -49,7 +49,7 @@ pub trait Declared: Default {
     fn check_all(&self) -> Result<(), String>;
 }
 
-/// A set of mechanisms, as `registry!` declares it.
+/// An enum of mechanisms that `registry!` declares.
 pub trait Registered: Sized {
     /// The kind of the mechanisms with its article, such as "a queue discipline".
     const WHAT: &'static str;
@@ -105,7 +105,7 @@ impl<'de, T: Declared> Visitor<'de> for TableReader<T> {
     }
 }
 
-/// Reads a key that must be one of these names.
+/// Reads a key and accepts only these names.
 struct Name(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Name {
