@@ -1,8 +1,8 @@
 //! Recognises control traffic: protocols without which links, addresses or routes fail, such as
 //! ARP, DHCP, spanning tree and OSPF.
 //!
-//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Each constant names the
-//! standard of its protocol.
+//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). The comment at a constant
+//! names the protocol and its standard.
 //!
 //! Differs:
 //! - Port and protocol alone do not make a routing packet control traffic, because any host could
