@@ -190,8 +190,9 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     assert_eq!(counts(&run), [1, 1]);
 }
 
-/// Catches: headers counted once for all frames, at the ports, at the policy or at the flow, with TCP or
-/// without; those of a single frame counted twice.
+/// Catches: headers of a super-packet that are counted once in place of once per frame (at the
+/// ports, the policy or the flow; with or without TCP); headers of a single frame that are counted
+/// twice.
 #[test]
 fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
     const HEADERS: u32 = 66;
