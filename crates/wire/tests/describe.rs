@@ -106,15 +106,13 @@ fn link_len(frame: &Frame) -> usize {
 }
 
 proptest! {
-    /// Catches: padding that counts as payload; the innermost VLAN tag in place of the outermost;
-    /// extension headers in units of 4 bytes; SACK blocks in reverse order, or with exchanged
-    /// edges.
+    /// Catches: padding counted as payload; the innermost VLAN tag reported; extension headers in
+    /// units of 4 bytes; SACK blocks in reverse order, or with exchanged edges.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
-        // The parser does not recognise padded IPv6 packets with hop-by-hop options behind MPLS
-        // labels.
+        // Padded IPv6 with hop-by-hop options is not recognised behind MPLS labels.
         let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) && bytes[network + 6] == 0 {
             0
         } else {
@@ -343,8 +341,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
         assert_eq!(packet.tcp.unwrap().payload, 32);
     }
     for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
-        // The last bytes of the destination address resemble a length, and the first bytes of the
-        // source address a next header.
+        // The MAC addresses resemble an IPv6 length and next header.
         let mut inner =
             [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
         inner.resize(80, 0x11);
