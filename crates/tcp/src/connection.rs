@@ -197,7 +197,6 @@ impl Connection {
     }
 
     /// Time of the next timer, if any. Returning early is harmless.
-    #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.state {
@@ -212,7 +211,6 @@ impl Connection {
     }
 
     /// The next event.
-    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.happened.established) {
             return Some(Event::Established);
@@ -234,7 +232,6 @@ impl Connection {
     }
 
     /// The application hands over `bytes` more to send.
-    #[inline]
     pub fn write(&mut self, bytes: u64) {
         if bytes > 0 {
             self.sender.wake(&self.config).write(bytes);
@@ -261,20 +258,17 @@ impl Connection {
     }
 
     /// The application has read `bytes` more of what arrived in order.
-    #[inline]
     pub fn read(&mut self, bytes: u64) {
         self.receiver.read(bytes);
     }
 
     /// Bytes that arrived in order and that the application has not read.
-    #[inline]
     #[must_use]
     pub fn readable(&self) -> u64 {
         self.receiver.readable()
     }
 
     /// True if both streams have ended, or the connection was aborted.
-    #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -331,14 +325,12 @@ impl Connection {
     }
 
     /// Bytes by which ACKs may exceed the received data. Zero unless the receiver misbehaves.
-    #[inline]
     #[must_use]
     pub fn acks_ahead(&self) -> u64 {
         u64::from(self.config.details.acks_ahead) * u64::from(self.config.mss)
     }
 
     /// The part of [`statistics`](Self::statistics) that callers read after each ACK.
-    #[inline]
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.sender.with(&self.config, |sender| Progress {

@@ -15,7 +15,6 @@ pub struct Segment {
 
 impl Segment {
     /// Length of the header on the wire in bytes, options included.
-    #[inline]
     #[must_use]
     pub fn header_len(&self) -> u32 {
         let header = &self.header;
