@@ -33,7 +33,7 @@ mod wire;
 
 pub use buffer::{ALPHA, begin, required_buffer};
 pub use config::{Config, Fallback, Probing, vegas};
-pub use report::{Counts, Report, State};
+pub use report::{TrunkCounters, TrunkReport, TrunkState};
 pub use weight::MOST_WEIGHT;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 
@@ -44,9 +44,9 @@ use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 use guarantee::Guarantee;
 use packet::network_len;
-use probe::{Arrival, Probe, Receiver, TrunkOutput};
+use probe::{BandwidthProbe, ProbeReceiver, TrunkOutput, TunnelArrival};
 use tunnel::Tunnel;
-use weight::Weight;
+use weight::TrunkWeight;
 
 /// Kind of a packet that arrives for a trunk, and the number of its management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -144,10 +144,10 @@ pub struct Trunk {
     config: Config,
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
-    probe: Box<dyn Probe>,
-    weight: Option<Weight>,
-    receiver: Box<dyn Receiver>,
-    counts: Counts,
+    probe: Box<dyn BandwidthProbe>,
+    weight: Option<TrunkWeight>,
+    receiver: Box<dyn ProbeReceiver>,
+    counts: TrunkCounters,
 }
 
 impl Trunk {
@@ -163,9 +163,9 @@ impl Trunk {
             tunnel: Tunnel::of(config, queue).under(config.ceiling, now),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             probe,
-            weight: Weight::new(config, seed, now),
+            weight: TrunkWeight::new(config, seed, now),
             receiver,
-            counts: Counts::default(),
+            counts: TrunkCounters::default(),
         };
         trunk.apply_weight();
         trunk
@@ -188,17 +188,17 @@ impl Trunk {
     /// Sends a user packet, or queues it.
     pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
         let arrival = if self.is_passing() {
-            Arrival::Past
+            TunnelArrival::Past
         } else if self.tunnel.is_empty() {
-            Arrival::First
+            TunnelArrival::First
         } else {
-            Arrival::Queued
+            TunnelArrival::Queued
         };
-        if let Some(weight) = self.weight.as_mut().filter(|_| arrival != Arrival::Past) {
+        if let Some(weight) = self.weight.as_mut().filter(|_| arrival != TunnelArrival::Past) {
             weight.on_arrival(network_len(&cx.pool[&packet]));
         }
         let pump = self.probe.on_arrival(cx.now, &cx.pool[&packet], arrival);
-        if arrival == Arrival::Past && self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
+        if arrival == TunnelArrival::Past && self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
             self.bypass(cx, packet, out);
         } else {
             self.tunnel.push(cx, packet);
@@ -256,7 +256,7 @@ impl Trunk {
     pub fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
         let sender = Time::earliest(guarantee, self.probe.poll_timeout(&self.tunnel));
-        let weight = self.weight.as_ref().map(Weight::poll_timeout);
+        let weight = self.weight.as_ref().map(TrunkWeight::poll_timeout);
         Time::earliest(Time::earliest(sender, weight), self.receiver.poll_timeout())
     }
 
@@ -332,19 +332,19 @@ impl Trunk {
 
     /// Its counters.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn counts(&self) -> TrunkCounters {
         self.counts
     }
 
     /// Its counters and its state now.
     #[must_use]
-    pub fn report(&self) -> Report {
-        Report {
+    pub fn report(&self) -> TrunkReport {
+        TrunkReport {
             name: self.config.name.clone(),
             counts: self.counts,
             backlog: self.backlog(),
             state: self.probe.state(),
-            weight: self.weight.as_ref().map(Weight::report),
+            weight: self.weight.as_ref().map(TrunkWeight::report),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Tally, Time, itcp};
 
 use crate::agenda::Agenda;

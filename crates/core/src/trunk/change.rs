@@ -3,8 +3,8 @@
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::guarantee::Guarantee;
-use super::weight::Weight;
-use super::{Config, Counts, Trunk};
+use super::weight::TrunkWeight;
+use super::{Config, Trunk, TrunkCounters};
 use crate::packet::Fifo;
 use crate::{Cx, Time};
 
@@ -23,7 +23,7 @@ impl Trunk {
             self.tunnel.hold_to(config.ceiling, cx.now);
             self.probe.follow(config);
             if self.config.weight != config.weight {
-                self.weight = Weight::new(config, seed_at(seed, cx.now), cx.now);
+                self.weight = TrunkWeight::new(config, seed_at(seed, cx.now), cx.now);
                 self.apply_weight();
                 self.observe_backlog(cx.now);
             }
@@ -44,7 +44,7 @@ impl Trunk {
 
     /// Ends the trunk: appends its queued packets to `out`, and returns its counters.
     #[must_use]
-    pub fn end(mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Counts {
+    pub fn end(mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> TrunkCounters {
         self.flush(cx, out);
         self.counts
     }

@@ -4,7 +4,7 @@
 //! receiver reports the arrival of each boundary, and the bytes received by then ([`message`]). The sender derives
 //! round-trip times and losses from that ([`ledger`]). It sends at a rate that keeps the queue of the path short
 //! ([`copa`](crate::tcp::congestion::copa)). If cross traffic fills this queue, the rate is that of
-//! virtual TCP connections, a fixed number for each sender ([`crowd`]). The packets that would wait
+//! virtual TCP connections, a fixed number for each sender ([`virtual_flows`]). The packets that would wait
 //! in the path wait in the tunnel queue instead, where flows are isolated.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler).
@@ -15,7 +15,6 @@
 
 mod boundary;
 mod control;
-mod crowd;
 mod ledger;
 mod message;
 mod receiver;
@@ -23,8 +22,9 @@ mod sender;
 mod senders;
 #[cfg(test)]
 mod tests;
+mod virtual_flows;
 
-pub(super) use receiver::Receiver;
+pub(super) use receiver::EpochReceiver;
 pub(super) use sender::Epochs;
 
 /// Packet size, the unit of windows.

@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::packet::{describe, network_len};
-use super::probe::{Arrival, Probe, Reason, TrunkOutput};
+use super::probe::{BandwidthProbe, Reason, TrunkOutput, TunnelArrival};
 use super::tunnel::Tunnel;
 use super::weight::rounded;
-use super::{Config, Counts, Probing, State};
+use super::{Config, Probing, TrunkCounters, TrunkState};
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::{Bytes, Factor, Packet, Time};
 use connection::Management;
-pub(super) use receiver::Receiver;
+pub(super) use receiver::ManagementReceiver;
 
 /// The sending end of all management connections of a trunk.
 pub(super) struct Managements {
@@ -135,13 +135,13 @@ impl Managements {
     }
 }
 
-impl Probe for Managements {
-    fn on_arrival(&mut self, now: Time, _: &Packet, arrival: Arrival) -> bool {
-        if arrival == Arrival::Past {
+impl BandwidthProbe for Managements {
+    fn on_arrival(&mut self, now: Time, _: &Packet, arrival: TunnelArrival) -> bool {
+        if arrival == TunnelArrival::Past {
             self.connections[..self.active].iter_mut().for_each(|it| it.ask(now));
         }
         // While packets wait, all credit is spent and every connection has been asked for more.
-        arrival != Arrival::Queued
+        arrival != TunnelArrival::Queued
     }
 
     fn start(&mut self, now: Time, tunnel: &mut Tunnel) {
@@ -201,7 +201,7 @@ impl Probe for Managements {
         now: Time,
         number: u16,
         segment: Option<&Segment>,
-        _counts: &mut Counts,
+        _counts: &mut TrunkCounters,
     ) -> Option<Bytes> {
         let Some(segment) = segment else {
             self.on_keepalive();
@@ -226,10 +226,10 @@ impl Probe for Managements {
         (self.due < Time::MAX).then_some(self.due)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> TrunkState {
         let rtts: Vec<_> = self.active().iter().filter_map(Management::rtt).collect();
         let mean = |sum: Duration| sum.checked_div(u32::try_from(rtts.len()).ok()?);
-        State {
+        TrunkState {
             window: self.window(),
             rtt: mean(rtts.iter().sum()),
             credit: self.connections.iter().map(Management::credit).sum(),

@@ -1,8 +1,8 @@
 //! The seam between a trunk and the probe that finds its share of the path.
 //!
-//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`Probe`] decides when the
+//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`BandwidthProbe`] decides when the
 //! next user packet may depart for the trunk's share, and learns about the path from the feedback of the other end.
-//! The [`Receiver`] sends that feedback.
+//! The [`ProbeReceiver`] sends that feedback.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::epochs::{self, Epochs};
 use super::management::{self, Managements};
 use super::packet::take_in;
 use super::tunnel::Tunnel;
-use super::{Config, Counts, Probing, State};
+use super::{Config, Probing, TrunkCounters, TrunkState};
 use crate::packet::Fifo;
 use crate::random::Random;
 use crate::tcp::Segment;
@@ -20,9 +20,9 @@ use crate::{Bytes, Cx, Factor, Packet, PacketId, Time};
 /// [`handle_timeout`](Self::handle_timeout), [`start`](Self::start), then in turns
 /// [`may_send`](Self::may_send) with [`on_sent`](Self::on_sent) and [`transmit`](Self::transmit), and
 /// [`settle`](Self::settle).
-pub(super) trait Probe: Send {
+pub(super) trait BandwidthProbe: Send {
     /// A user packet arrives. Returns whether the trunk must be pumped now.
-    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool;
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: TunnelArrival) -> bool;
 
     /// Looks for timeouts. `backlogged`: user packets wait.
     fn handle_timeout(&mut self, _now: Time, _backlogged: bool) {}
@@ -50,7 +50,7 @@ pub(super) trait Probe: Send {
         now: Time,
         number: u16,
         segment: Option<&Segment>,
-        counts: &mut Counts,
+        counts: &mut TrunkCounters,
     ) -> Option<Bytes>;
 
     /// The trunk's share in bits per second, without its guarantee.
@@ -60,7 +60,7 @@ pub(super) trait Probe: Send {
     fn poll_timeout(&self, tunnel: &Tunnel) -> Option<Time>;
 
     /// Window, round-trip time, credit and silent connections.
-    fn state(&self) -> State;
+    fn state(&self) -> TrunkState;
 
     /// Returns `true` if the other end is considered dead, so that the fallback applies.
     fn peer_is_dead(&self) -> bool {
@@ -89,7 +89,7 @@ pub(super) trait Probe: Send {
 
 /// The place of a user packet that arrives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Arrival {
+pub(super) enum TunnelArrival {
     /// The only packet of the tunnel queue.
     First,
     /// Other packets wait in the tunnel queue.
@@ -108,7 +108,7 @@ pub(super) enum Reason {
 }
 
 /// Answers the probe of the other end.
-pub(super) trait Receiver: Send {
+pub(super) trait ProbeReceiver: Send {
     /// A packet of connection `number` from the other end.
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId);
 
@@ -127,7 +127,7 @@ pub(super) trait Receiver: Send {
 /// Destination of departing packets, with its counters.
 pub(super) struct TrunkOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
-    pub(super) counts: &'a mut Counts,
+    pub(super) counts: &'a mut TrunkCounters,
     pub(super) out: &'a mut Fifo,
 }
 
@@ -156,14 +156,14 @@ pub(super) fn build(
     mut random: Random,
     receiver: Random,
     now: Time,
-) -> (Box<dyn Probe>, Box<dyn Receiver>) {
+) -> (Box<dyn BandwidthProbe>, Box<dyn ProbeReceiver>) {
     match config.probing {
         Probing::Management | Probing::Vegas => {
-            let receiver = management::Receiver::new(config, receiver);
+            let receiver = management::ManagementReceiver::new(config, receiver);
             (Box::new(Managements::new(config, random)), Box::new(receiver))
         }
         Probing::Epochs => {
-            let receiver = epochs::Receiver::new(config, &mut random);
+            let receiver = epochs::EpochReceiver::new(config, &mut random);
             (Box::new(Epochs::new(config, random, now)), Box::new(receiver))
         }
     }

@@ -7,22 +7,22 @@ use crate::qdisc::Backlog;
 
 /// Report of a trunk.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct TrunkReport {
     /// Its name.
     pub name: String,
     /// Packets and bytes sent, made and received.
-    pub counts: Counts,
+    pub counts: TrunkCounters,
     /// Backlog of the tunnel queue.
     pub backlog: Backlog,
     /// State of its congestion control.
-    pub state: State,
+    pub state: TrunkState,
     /// The weight, the last round of its adjuster, and the decisions. `None` for a trunk without a weight.
     pub weight: Option<itcp::Report>,
 }
 
 /// State of the congestion control of a trunk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct State {
+pub struct TrunkState {
     /// Management packets that may be in flight. With epochs, the window in units of 1500 bytes.
     pub window: u64,
     /// Mean of the smoothed round-trip times of its connections. `None` before the first answer.
@@ -38,7 +38,7 @@ pub struct State {
 
 /// Counters of a trunk, at one end.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
+pub struct TrunkCounters {
     /// Management packets sent.
     pub management: u64,
     /// Retransmissions among them.
@@ -58,7 +58,7 @@ pub struct Counts {
     pub absorbed: u64,
 }
 
-impl Counts {
+impl TrunkCounters {
     /// The difference between these counters and `before`, an earlier state of them.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-impl std::ops::Add for Counts {
+impl std::ops::Add for TrunkCounters {
     type Output = Self;
 
     fn add(self, more: Self) -> Self {
@@ -92,7 +92,7 @@ impl std::ops::Add for Counts {
     }
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for TrunkCounters {
     fn add_assign(&mut self, more: Self) {
         *self = *self + more;
     }

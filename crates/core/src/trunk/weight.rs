@@ -29,7 +29,7 @@ pub(super) fn rounded(weight: Factor) -> u16 {
 }
 
 /// The rate adjuster of a trunk, and the load that it measures.
-pub(super) struct Weight {
+pub(super) struct TrunkWeight {
     adjuster: RateAdjuster,
     /// User bytes that arrived, that were sent, and that were sent while the queue was backlogged.
     arrived: u64,
@@ -40,7 +40,7 @@ pub(super) struct Weight {
     backlogged_since: Option<Time>,
 }
 
-impl Weight {
+impl TrunkWeight {
     /// The weight that `config` asks for. `None` if it asks for none.
     pub(super) fn new(config: &Config, seed: u64, now: Time) -> Option<Self> {
         let random = Random::named(seed, &["trunk", &config.name, "weight"]);
@@ -142,7 +142,7 @@ mod tests {
     fn only_backlogged_time_counts_as_busy() {
         let adjuster = crate::itcp::Config::default();
         let config = Config { weight: Some(adjuster), ..super::super::testing::config() };
-        let mut it = Weight::new(&config, 1, Time::ZERO).unwrap();
+        let mut it = TrunkWeight::new(&config, 1, Time::ZERO).unwrap();
         let ms = Time::from_millis;
         it.on_sent(ms(1), 100);
         it.observe(ms(1), false);

@@ -3,7 +3,7 @@
 //!
 //! - `Delay`: Copa keeps the queue of the path almost empty.
 //! - `Competition`: the queue has not been nearly empty for `max(5 RTT, 2 s)`. Virtual CUBIC
-//!   connections set the window ([`crowd`](super::crowd)).
+//!   connections set the window ([`virtual_flows`](super::virtual_flows)).
 //! - `Check`: every 30 round trips of competition, the window drops to the bytes that the path
 //!   carries, for two round trips. If the queue then runs empty, the mode is `Delay` again.
 //!
@@ -18,8 +18,8 @@
 use std::time::Duration;
 
 use super::PACKET;
-use super::crowd::{Crowd, Round};
 use super::senders::Senders;
+use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use super::{INITIAL, LEAST};
 use crate::packet::FlowKey;
 use crate::random::Random;
@@ -27,7 +27,7 @@ use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path, na
 use crate::{Rate, Time};
 
 /// Measurements that an acknowledged boundary brings.
-pub(super) struct Progress {
+pub(super) struct BoundaryMeasurement {
     /// Round-trip time of the boundary.
     pub(super) rtt: Duration,
     /// Bytes sent since the boundary acknowledged before.
@@ -42,7 +42,7 @@ pub(super) struct Progress {
 
 /// Treatment of the queue of the path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Mode {
+pub(super) enum CopaMode {
     /// No cross traffic fills the queue. It is kept almost empty.
     Delay,
     /// Cross traffic fills the queue. The window is that of the virtual TCP connections.
@@ -52,11 +52,11 @@ pub(super) enum Mode {
 }
 
 /// The window of the aggregate, in each mode.
-pub(super) struct Control {
-    mode: Mode,
+pub(super) struct AggregateWindow {
+    mode: CopaMode,
     path: Path,
     copa: Law,
-    crowd: Crowd,
+    crowd: VirtualFlows,
     senders: Senders,
     /// The window when the queue was last nearly empty.
     before: u64,
@@ -67,13 +67,13 @@ pub(super) struct Control {
     count: u64,
 }
 
-impl Control {
+impl AggregateWindow {
     pub(super) fn new(now: Time, random: Random) -> Self {
         Self {
-            mode: Mode::Delay,
+            mode: CopaMode::Delay,
             path: Path::default(),
             copa: Law::new(now, PACKETS, INITIAL, true),
-            crowd: Crowd::new(random),
+            crowd: VirtualFlows::new(random),
             senders: Senders::default(),
             before: INITIAL,
             turned: now,
@@ -85,8 +85,8 @@ impl Control {
     /// Bytes that may be in flight.
     pub(super) fn window(&self) -> u64 {
         match self.mode {
-            Mode::Delay | Mode::Check => self.copa.window(),
-            Mode::Competition => self.crowd.window(),
+            CopaMode::Delay | CopaMode::Check => self.copa.window(),
+            CopaMode::Competition => self.crowd.window(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Control {
     }
 
     #[cfg(test)]
-    pub(super) const fn mode(&self) -> Mode {
+    pub(super) const fn mode(&self) -> CopaMode {
         self.mode
     }
 
@@ -113,20 +113,20 @@ impl Control {
     }
 
     /// A boundary was acknowledged.
-    pub(super) fn on_progress(&mut self, now: Time, it: &Progress) {
-        let memory = if self.mode == Mode::Delay { MEMORY } else { LONG_MEMORY };
+    pub(super) fn on_progress(&mut self, now: Time, it: &BoundaryMeasurement) {
+        let memory = if self.mode == CopaMode::Delay { MEMORY } else { LONG_MEMORY };
         self.path.on_boundary(now, it.rtt, it.arrived, memory);
         self.look_for_others(now);
         let srtt = self.path.srtt().unwrap_or_default();
         match self.mode {
-            Mode::Delay => {
+            CopaMode::Delay => {
                 let acknowledged = Acknowledged { rtt: it.rtt, bytes: it.bytes, full: it.full };
                 self.copa.on_boundary(now, &acknowledged, &self.path);
             }
-            Mode::Competition | Mode::Check => {
-                let may_grow = it.full && self.mode == Mode::Competition;
+            CopaMode::Competition | CopaMode::Check => {
+                let may_grow = it.full && self.mode == CopaMode::Competition;
                 let (bytes, missing) = (it.bytes, it.missing);
-                self.crowd.on_boundary(now, &Round { bytes, missing, srtt, may_grow });
+                self.crowd.on_boundary(now, &VirtualFeedback { bytes, missing, srtt, may_grow });
             }
         }
         self.count_senders(now, srtt);
@@ -138,7 +138,7 @@ impl Control {
             return;
         }
         (self.counted, self.count) = (now, EACH * self.senders.count());
-        if self.mode == Mode::Competition {
+        if self.mode == CopaMode::Competition {
             self.crowd.follow(self.count);
         }
     }
@@ -147,30 +147,32 @@ impl Control {
     fn look_for_others(&mut self, now: Time) {
         let srtt = self.path.srtt().unwrap_or_default();
         if self.path.is_empty() {
-            if self.mode != Mode::Delay {
+            if self.mode != CopaMode::Delay {
                 self.copa = Law::resumed(now, PACKETS, &self.path, self.window());
-                self.turn(now, Mode::Delay);
+                self.turn(now, CopaMode::Delay);
             }
             self.before = self.copa.window();
             return;
         }
         match self.mode {
-            Mode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
+            CopaMode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
                 // Half of the rate before the cross traffic arrived, at the present round-trip
                 // time.
                 self.crowd.begin(self.count, self.path.lengthened(self.before) / 2);
-                self.turn(now, Mode::Competition);
+                self.turn(now, CopaMode::Competition);
             }
-            Mode::Competition if now.since(self.turned) >= CHECKED * srtt => {
+            CopaMode::Competition if now.since(self.turned) >= CHECKED * srtt => {
                 self.copa = Law::resumed(now, PACKETS, &self.path, self.crowd.window());
-                self.turn(now, Mode::Check);
+                self.turn(now, CopaMode::Check);
             }
-            Mode::Check if now.since(self.turned) >= 2 * srtt => self.turn(now, Mode::Competition),
+            CopaMode::Check if now.since(self.turned) >= 2 * srtt => {
+                self.turn(now, CopaMode::Competition)
+            }
             _ => {}
         }
     }
 
-    fn turn(&mut self, now: Time, mode: Mode) {
+    fn turn(&mut self, now: Time, mode: CopaMode) {
         (self.turned, self.mode) = (now, mode);
     }
 
@@ -179,7 +181,7 @@ impl Control {
     pub(super) fn on_silence(&mut self, now: Time, gone: bool) {
         let window = if gone { PACKET } else { LEAST };
         self.copa = Law::new(now, PACKETS, window, true);
-        self.turn(now, Mode::Delay);
+        self.turn(now, CopaMode::Delay);
     }
 }
 

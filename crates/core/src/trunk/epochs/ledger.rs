@@ -16,7 +16,7 @@ use crate::tcp::congestion::copa::Arrived;
 
 /// Totals sent when a boundary departs, the boundary included.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Sent {
+pub(super) struct SentTotals {
     /// User bytes.
     pub(super) bytes: u64,
     /// User packets.
@@ -27,7 +27,7 @@ pub(super) struct Sent {
 struct Boundary {
     name: u32,
     at: Time,
-    sent: Sent,
+    sent: SentTotals,
     /// Sent more than once under this name. The ACK does not tell which packet arrived.
     twice: bool,
     /// The window was full when it departed.
@@ -40,7 +40,7 @@ pub(super) struct Sample {
     /// Time since the boundary departed. `None` if the boundary was sent twice.
     pub(super) rtt: Option<Duration>,
     /// Totals sent when the boundary departed.
-    pub(super) sent: Sent,
+    pub(super) sent: SentTotals,
     /// Bytes sent since the boundary acknowledged before that did not arrive. Negative if earlier
     /// packets arrived late.
     pub(super) missing: i64,
@@ -58,7 +58,7 @@ pub(super) struct Ledger {
     /// Number of them, from the front, that were acknowledged or overtaken.
     passed: usize,
     /// Totals and congestion ACK of the boundary acknowledged last.
-    last: Option<(Sent, CongestionAck)>,
+    last: Option<(SentTotals, CongestionAck)>,
 }
 
 impl Ledger {
@@ -66,7 +66,7 @@ impl Ledger {
     const MOST: usize = 512;
 
     /// A boundary departs.
-    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: Sent, full: bool) {
+    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
         if self.sent.len() == Self::MOST {

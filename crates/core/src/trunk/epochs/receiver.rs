@@ -10,7 +10,7 @@ use crate::trunk::probe::{self, TrunkOutput};
 use crate::{Packet, PacketId, Time};
 
 /// The receiving end of a trunk with epochs.
-pub(in crate::trunk) struct Receiver {
+pub(in crate::trunk) struct EpochReceiver {
     /// Key and DS codepoint of congestion ACKs.
     key: FlowKey,
     dscp: u8,
@@ -24,7 +24,7 @@ pub(in crate::trunk) struct Receiver {
     life: u32,
 }
 
-impl Receiver {
+impl EpochReceiver {
     /// The receiver of the trunk that `config` describes. Draws one number from `random`.
     pub(in crate::trunk) fn new(config: &Config, random: &mut Random) -> Self {
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
@@ -53,7 +53,7 @@ impl Receiver {
     }
 }
 
-impl probe::Receiver for Receiver {
+impl probe::ProbeReceiver for EpochReceiver {
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, _number: u16, packet: PacketId) {
         if let Some(segment) = to.take_in(packet) {
             self.set_spacing(&segment.header);

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::PACKET;
 use super::boundary::{Spacing, boundary, frames};
-use super::control::{Control, Progress};
-use super::ledger::{Ledger, Sent};
+use super::control::{AggregateWindow, BoundaryMeasurement};
+use super::ledger::{Ledger, SentTotals};
 use super::message::{CongestionAck, ask_for};
 use crate::packet::{FlowKey, TcpSegment};
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::trunk::packet::{Frame, describe, network_len};
-use crate::trunk::probe::{Arrival, Probe, Reason, TrunkOutput};
+use crate::trunk::probe::{BandwidthProbe, Reason, TrunkOutput, TunnelArrival};
 use crate::trunk::tunnel::Tunnel;
-use crate::trunk::{Config, Counts, State};
+use crate::trunk::{Config, TrunkCounters, TrunkState};
 use crate::{Bytes, Packet, Rate, Time};
 
 /// The sending end of a trunk with epochs.
@@ -29,15 +29,15 @@ pub(in crate::trunk) struct Epochs {
     frame: Frame,
     /// `true` if that is the format of user packets.
     follows: bool,
-    control: Control,
+    control: AggregateWindow,
     ledger: Ledger,
     spacing: Spacing,
-    sent: Sent,
+    sent: SentTotals,
     /// Bytes sent that have not arrived, minus late ones. The second number is their maximum so
     /// far.
     missing: (i64, u64),
     /// Bytes and packets sent up to the last acknowledged boundary.
-    heard: Sent,
+    heard: SentTotals,
     /// Time of that acknowledgement, or of the last timeout.
     heard_at: Time,
     /// Time when the tunnel queue last became backlogged.
@@ -60,12 +60,12 @@ impl Epochs {
             dscp: config.user_dscp(),
             frame: config.wire.frame().unwrap_or_default(),
             follows: config.wire.frame().is_none(),
-            control: Control::new(now, random),
+            control: AggregateWindow::new(now, random),
             ledger: Ledger::default(),
             spacing: Spacing::default(),
-            sent: Sent::default(),
+            sent: SentTotals::default(),
             missing: (0, 0),
-            heard: Sent::default(),
+            heard: SentTotals::default(),
             heard_at: now,
             backlogged_since: now,
             next: now,
@@ -115,17 +115,22 @@ impl Epochs {
     }
 
     /// A congestion ACK. Returns the window if the ACK brought a round-trip time.
-    fn on_ack(&mut self, now: Time, header: &TcpSegment, counts: &mut Counts) -> Option<Bytes> {
+    fn on_ack(
+        &mut self,
+        now: Time,
+        header: &TcpSegment,
+        counts: &mut TrunkCounters,
+    ) -> Option<Bytes> {
         let ack = CongestionAck::read(header)?;
         self.tell |= ack.spacing != self.spacing && self.may_tell(now);
         let sample = self.ledger.acknowledged(now, ack)?;
         let bytes = sample.sent.bytes.saturating_sub(self.heard.bytes);
-        self.heard = Sent { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
+        self.heard = SentTotals { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
         (self.heard_at, self.timeouts) = (now, 0);
         counts.missing += self.add_missing(sample.missing);
         let rtt = sample.rtt?;
         let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
-        let progress = Progress { rtt, bytes, missing, arrived, full };
+        let progress = BoundaryMeasurement { rtt, bytes, missing, arrived, full };
         self.control.on_progress(now, &progress);
         self.adapt_spacing(now);
         Some(Bytes(self.control.window()))
@@ -167,12 +172,12 @@ impl Epochs {
     }
 }
 
-impl Probe for Epochs {
-    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool {
+impl BandwidthProbe for Epochs {
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: TunnelArrival) -> bool {
         if self.follows {
             self.frame = Frame::of(packet);
         }
-        if arrival == Arrival::First {
+        if arrival == TunnelArrival::First {
             self.backlogged_since = now;
         }
         true
@@ -216,7 +221,7 @@ impl Probe for Epochs {
         now: Time,
         _number: u16,
         segment: Option<&Segment>,
-        counts: &mut Counts,
+        counts: &mut TrunkCounters,
     ) -> Option<Bytes> {
         let Some(segment) = segment else {
             // The other end is back. The next timeout is as short as before the peer was considered
@@ -239,9 +244,9 @@ impl Probe for Epochs {
         Time::earliest(timeout, next)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> TrunkState {
         let in_flight = self.sent.bytes.saturating_sub(self.heard.bytes);
-        State {
+        TrunkState {
             window: self.control.window() / PACKET,
             credit: 0_i64
                 .saturating_add_unsigned(self.control.window())

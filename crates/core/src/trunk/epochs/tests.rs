@@ -5,11 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::boundary::{Spacing, boundary, frames};
-use super::control::{Control, Mode, Progress};
-use super::crowd::{Crowd, Round};
-use super::ledger::{Ledger, Sent};
+use super::control::{AggregateWindow, BoundaryMeasurement, CopaMode};
+use super::ledger::{Ledger, SentTotals};
 use super::message::CongestionAck;
 use super::senders::Senders;
+use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use crate::link::{LinkConfig, Loss};
 use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
 use crate::random::Random;
@@ -138,7 +138,7 @@ proptest! {
         let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
         for now in 0..300 {
             if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
-                ledger.leaves(ms(now), it.name, Sent { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
+                ledger.leaves(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
             }
             while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
                 let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
@@ -204,7 +204,12 @@ fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
 fn a_receiver_that_began_anew_has_lost_nothing() {
     let mut ledger = Ledger::default();
     for n in 1..4 {
-        ledger.leaves(Time::ZERO, n, Sent { bytes: 1_500 * u64::from(n), packets: n.into() }, true);
+        ledger.leaves(
+            Time::ZERO,
+            n,
+            SentTotals { bytes: 1_500 * u64::from(n), packets: n.into() },
+            true,
+        );
     }
     let mut said = |name, received, life| {
         let ack = CongestionAck { name, received, life, ..CongestionAck::default() };
@@ -213,18 +218,19 @@ fn a_receiver_that_began_anew_has_lost_nothing() {
     assert_eq!([said(1, 900_000, 1), said(2, 1_500, 2), said(3, 1_500, 2)], [0, 0, 1_500]);
 }
 
-fn control() -> Control {
-    Control::new(Time::ZERO, Random::new(7, 0))
+fn control() -> AggregateWindow {
+    AggregateWindow::new(Time::ZERO, Random::new(7, 0))
 }
 
 /// Reports `rounds` round trips of `rtt` milliseconds to `control`, with ten boundaries each.
-fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
+fn round_trips(control: &mut AggregateWindow, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
     for n in 0..10 * rounds {
         *now += Duration::from_millis(rtt) / 10;
         let (rtt, bytes) = (Duration::from_millis(rtt), control.window() / 10);
         let missing = if n % 10 == 0 { missing } else { 0 };
         let arrived = Some(Arrived { bytes, span: rtt / 10 });
-        control.on_progress(*now, &Progress { rtt, bytes, missing, arrived, full: true });
+        control
+            .on_progress(*now, &BoundaryMeasurement { rtt, bytes, missing, arrived, full: true });
     }
 }
 
@@ -235,9 +241,9 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
     let (mut now, mut control) = (Time::ZERO, control());
     round_trips(&mut control, &mut now, 10, 50, 0);
     round_trips(&mut control, &mut now, 15, 100, 0);
-    assert_eq!(control.mode(), Mode::Delay);
+    assert_eq!(control.mode(), CopaMode::Delay);
     round_trips(&mut control, &mut now, 8, 100, 0);
-    assert_eq!(control.mode(), Mode::Competition);
+    assert_eq!(control.mode(), CopaMode::Competition);
     let before = control.window();
     round_trips(&mut control, &mut now, 15, 100, 0);
     assert!(control.window() > before, "{} {before}", control.window());
@@ -245,7 +251,7 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
     round_trips(&mut control, &mut now, 5, 100, 3_000);
     assert!(control.window() < before, "{} {before}", control.window());
     round_trips(&mut control, &mut now, 2, 50, 0);
-    assert_eq!(control.mode(), Mode::Delay);
+    assert_eq!(control.mode(), CopaMode::Delay);
 }
 
 /// Catches: no check; one that gives its window up for good; the least round-trip time forgotten after ten seconds.
@@ -257,12 +263,12 @@ fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_windo
     let (mut checks, mut largest, mut checking) = (0, 0, false);
     for _ in 0..400 {
         round_trips(&mut control, &mut now, 1, 100, 0);
-        let checks_now = control.mode() == Mode::Check;
+        let checks_now = control.mode() == CopaMode::Check;
         checks += u32::from(checks_now && !checking);
         if checks_now {
             assert!(control.window() < largest * 3 / 4, "{} {largest}", control.window());
         } else {
-            assert_eq!(control.mode(), Mode::Competition);
+            assert_eq!(control.mode(), CopaMode::Competition);
             assert!(control.window() >= largest, "{} {largest}", control.window());
             largest = control.window();
         }
@@ -294,9 +300,9 @@ fn senders_count_as_far_as_they_send() {
 fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     let ms = Duration::from_millis(100);
     let lost = |missing| {
-        let mut crowd = Crowd::new(Random::new(1, 1));
+        let mut crowd = VirtualFlows::new(Random::new(1, 1));
         crowd.begin(10, 1_500_000);
-        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
         crowd.on_boundary(Time::from_secs(1), &round);
         crowd.window()
     };
@@ -308,10 +314,10 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
 #[test]
 fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     let ms = Duration::from_millis(100);
-    let mut crowd = Crowd::new(Random::new(1, 1));
+    let mut crowd = VirtualFlows::new(Random::new(1, 1));
     crowd.begin(10, 1_500_000);
     let mut tell = |second, missing| {
-        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
         crowd.on_boundary(Time::from_secs(second), &round);
         crowd.window()
     };
@@ -327,7 +333,7 @@ fn round_trips_of_many_seconds_are_round_trips() {
     let mut control = control();
     for (second, rtt) in [(40, 40_000), (41, 50), (42, 70), (53, 60), (54, 30_000), (90, 55)] {
         let (rtt, bytes) = (Duration::from_millis(rtt), 15_000);
-        let it = Progress { rtt, bytes, missing: 0, arrived: None, full: true };
+        let it = BoundaryMeasurement { rtt, bytes, missing: 0, arrived: None, full: true };
         control.on_progress(Time::from_secs(second), &it);
         assert!(control.window() > 0);
     }
@@ -376,11 +382,11 @@ fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
 fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
     let mut copa = control();
-    let mut tell = |copa: &mut Control, rtt| {
+    let mut tell = |copa: &mut AggregateWindow, rtt| {
         now += ms(5);
         let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
         let (bytes, missing, full) = (60_000, 0, true);
-        copa.on_progress(now, &Progress { rtt: ms(rtt), bytes, missing, arrived, full });
+        copa.on_progress(now, &BoundaryMeasurement { rtt: ms(rtt), bytes, missing, arrived, full });
         copa.window()
     };
     while tell(&mut copa, 50) < 900_000 {}

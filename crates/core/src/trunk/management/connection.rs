@@ -45,7 +45,7 @@ pub(super) struct Management {
 }
 
 /// Kind of a segment that departs.
-pub(super) struct Sent {
+pub(super) struct SentSegment {
     /// It is a management packet, not an ACK or part of a handshake.
     pub(super) probes: bool,
     /// It gives credit.
@@ -143,7 +143,7 @@ impl Management {
     }
 
     /// A segment departs. Returns its kind.
-    pub(super) fn note_sent(&mut self, outgoing: &Outgoing) -> Sent {
+    pub(super) fn note_sent(&mut self, outgoing: &Outgoing) -> SentSegment {
         let payload = u64::from(outgoing.segment.header.payload);
         if payload > 0 {
             self.sent = self.sent.max(outgoing.offset + payload);
@@ -153,7 +153,7 @@ impl Management {
         let answered = !probes || timeouts - self.heard.1 < SILENCE;
         self.syns += u32::from(outgoing.segment.header.flags.any(TcpFlags::SYN));
         self.silent |= !answered || self.syns > SILENCE;
-        Sent { probes, counts: probes && answered, again: probes && outgoing.retransmission }
+        SentSegment { probes, counts: probes && answered, again: probes && outgoing.retransmission }
     }
 
     /// A management packet gives `vmss` bytes of credit. An empty queue accumulates no more than that.

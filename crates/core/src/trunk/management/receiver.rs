@@ -14,11 +14,11 @@ use crate::trunk::probe::{self, TrunkOutput};
 use crate::{PacketId, Time};
 
 /// The receiving ends of all management connections of a trunk.
-pub(in crate::trunk) struct Receiver {
+pub(in crate::trunk) struct ManagementReceiver {
     tcp: Arc<tcp::Config>,
     random: Random,
     dscp: u8,
-    ends: Vec<End>,
+    ends: Vec<ReceivingEnd>,
     /// Expiry of the earliest timer of a connection.
     due: Option<Time>,
     /// Frame format of ACKs. `None`: the same as that of the management packets.
@@ -26,7 +26,7 @@ pub(in crate::trunk) struct Receiver {
 }
 
 /// The receiving end of a management connection.
-struct End {
+struct ReceivingEnd {
     /// Key of its packets.
     key: FlowKey,
     /// `None` until the first packet arrives.
@@ -35,11 +35,11 @@ struct End {
     frame: Frame,
 }
 
-impl Receiver {
+impl ManagementReceiver {
     pub(in crate::trunk) fn new(config: &Config, random: Random) -> Self {
         let end = |number| {
             let key = config.key_from_peer(number).reverse();
-            End { key, tcp: None, frame: Frame::default() }
+            ReceivingEnd { key, tcp: None, frame: Frame::default() }
         };
         Self {
             tcp: Arc::new(config.tcp.clone()),
@@ -56,7 +56,7 @@ impl Receiver {
     }
 }
 
-impl probe::Receiver for Receiver {
+impl probe::ProbeReceiver for ManagementReceiver {
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId) {
         let frame = self.frame.unwrap_or_else(|| Frame::of(&to.cx.pool[&packet]));
         let segment = to.take_in(packet);
@@ -91,7 +91,7 @@ impl probe::Receiver for Receiver {
     }
 }
 
-impl End {
+impl ReceivingEnd {
     /// Sends the ACKs that TCP has ready.
     fn answer(&mut self, to: &mut TrunkOutput<'_, '_>, dscp: u8) {
         let Some(tcp) = &mut self.tcp else { return };

@@ -165,7 +165,7 @@ fn a_measured_weight_rises_under_load_and_falls_without() {
 fn a_measured_weight_of_an_idle_trunk_sends_nothing() {
     let mut pair = Pair::new(&management(measured(4)), &path(LOSSLESS));
     pair.run(seconds(60), |_| ());
-    assert_eq!(pair.ends[0].counts(), Counts::default());
+    assert_eq!(pair.ends[0].counts(), TrunkCounters::default());
     assert!(pair.ends[0].poll_timeout().is_some());
 }
 

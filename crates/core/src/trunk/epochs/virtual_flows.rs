@@ -21,7 +21,7 @@ use crate::tcp::congestion::{Ack, CongestionControl, CongestionSpec, Counting, S
 const ROUND: u64 = 16;
 
 /// Measurements that an acknowledged boundary brings.
-pub(super) struct Round {
+pub(super) struct VirtualFeedback {
     /// Bytes sent since the boundary acknowledged before.
     pub(super) bytes: u64,
     /// Bytes that did not arrive. Negative if earlier packets arrived late.
@@ -33,21 +33,21 @@ pub(super) struct Round {
 }
 
 /// The virtual connections.
-pub(super) struct Crowd {
-    connections: Vec<Connection>,
+pub(super) struct VirtualFlows {
+    connections: Vec<VirtualFlow>,
     random: Random,
     /// Missing bytes that have not been assigned to a connection yet.
     missing: i64,
 }
 
-struct Connection {
+struct VirtualFlow {
     window: Window,
     control: Box<dyn CongestionControl>,
     /// Time at which the window was last reduced.
     reduced: Option<Time>,
 }
 
-impl Crowd {
+impl VirtualFlows {
     /// An ensemble without connections.
     pub(super) const fn new(random: Random) -> Self {
         Self { connections: Vec::new(), random, missing: 0 }
@@ -55,7 +55,7 @@ impl Crowd {
 
     /// Starts `count` connections, with `window` bytes in total.
     pub(super) fn begin(&mut self, count: u64, window: u64) {
-        self.connections = (0..count).map(|_| Connection::new(window / count)).collect();
+        self.connections = (0..count).map(|_| VirtualFlow::new(window / count)).collect();
         self.missing = 0;
     }
 
@@ -74,14 +74,14 @@ impl Crowd {
     pub(super) fn follow(&mut self, count: u64) {
         let (have, mean) = (self.len(), self.window() / self.len().max(1));
         if count > have {
-            self.connections.push(Connection::new(mean));
+            self.connections.push(VirtualFlow::new(mean));
         } else if count < have {
             self.connections.pop();
         }
     }
 
     /// Updates all windows with the measurements of a boundary.
-    pub(super) fn on_boundary(&mut self, now: Time, it: &Round) {
+    pub(super) fn on_boundary(&mut self, now: Time, it: &VirtualFeedback) {
         let most = 0_i64.saturating_add_unsigned(ROUND * PACKET * self.len().max(1));
         self.missing = self.missing.saturating_add(it.missing).clamp(-most, most);
         while self.missing >= 0_i64.saturating_add_unsigned(PACKET) {
@@ -109,7 +109,7 @@ impl Crowd {
     }
 }
 
-impl Connection {
+impl VirtualFlow {
     fn new(window: u64) -> Self {
         let spec = CongestionSpec::Cubic(Default::default());
         let floor = 2 * PACKET;
@@ -118,7 +118,7 @@ impl Connection {
         Self { window, control: spec.build(Counting::LINUX), reduced: None }
     }
 
-    fn acknowledged(&mut self, now: Time, bytes: u64, it: &Round) {
+    fn acknowledged(&mut self, now: Time, bytes: u64, it: &VirtualFeedback) {
         let recovers = self.reduced.is_some_and(|at| now.since(at) < it.srtt);
         let flight = self.window.congestion;
         let ack = Ack {
