@@ -10,8 +10,8 @@
 //! wait U(0, 1) C P  ->  C samples, one each P  ->  increase, decrease or hold  ->  least <= w <= n
 //! ```
 //!
-//! Three laws decide: [`Kind::Literal`] uses the slope of the queue, [`Kind::Measured`] the measured load and service
-//! rate, [`Kind::Proportional`] the load alone.
+//! Three laws decide: [`LawKind::Literal`] uses the slope of the queue, [`LawKind::Measured`] the measured load and service
+//! rate, [`LawKind::Proportional`] the load alone.
 //!
 //! Source: `itcp`, sections 3 and 4.
 //!
@@ -33,8 +33,8 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{Config, Kind, Most, Service, mechanisms};
-pub use round::Round;
+pub use config::{Config, LawKind, Most, ServiceSamples, mechanisms};
+pub use round::LoadRound;
 
 use crate::random::Random;
 use crate::time::nanos;
@@ -42,12 +42,12 @@ use crate::{Bytes, Factor, Time};
 use literal::Literal;
 use measured::Measured;
 use proportional::Proportional;
-use round::{Observed, Sampling};
+use round::{RoundObservation, Sampling};
 
 /// The state of an aggregate gateway, as its driver sees it. Totals count from the start of the connection.
 /// All bytes are payload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Seen {
+pub struct GatewayLoad {
     /// Bytes that now wait in the gateway for the aggregate connection.
     pub queue: Bytes,
     /// Total of bytes that arrived from local connections.
@@ -106,7 +106,7 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct RateAdjuster {
     config: Config,
-    law: Law,
+    law: WeightLaw,
     random: Random,
     /// The weight that the law has chosen.
     chosen: Factor,
@@ -115,17 +115,17 @@ pub struct RateAdjuster {
     /// The round in progress; `None` during the random wait.
     sampling: Option<Sampling>,
     due: Time,
-    last: Option<Round>,
+    last: Option<LoadRound>,
     decisions: Decisions,
 }
 
 /// The latest round of a [`RateAdjuster`], and its decisions so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Report {
+pub struct AdjusterReport {
     /// The weight in force.
     pub weight: Factor,
     /// The latest complete round; `None` before the first.
-    pub last: Option<Round>,
+    pub last: Option<LoadRound>,
     /// Decisions since the start.
     pub decisions: Decisions,
 }
@@ -150,10 +150,10 @@ impl RateAdjuster {
     #[must_use]
     pub fn new(config: &Config, random: Random, now: Time) -> Self {
         let law = match config.kind {
-            Kind::Fixed => Law::Fixed,
-            Kind::Literal => Law::Literal(Literal::default()),
-            Kind::Measured => Law::Measured(Measured::default()),
-            Kind::Proportional => Law::Proportional(Proportional::default()),
+            LawKind::Fixed => WeightLaw::Fixed,
+            LawKind::Literal => WeightLaw::Literal(Literal::default()),
+            LawKind::Measured => WeightLaw::Measured(Measured::default()),
+            LawKind::Proportional => WeightLaw::Proportional(Proportional::default()),
         };
         let mut adjuster = Self {
             config: config.clone(),
@@ -180,7 +180,7 @@ impl RateAdjuster {
     ///
     /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample, but applies the bound of
     /// [`Most::Connections`].
-    pub fn handle_timeout(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
+    pub fn handle_timeout(&mut self, now: Time, seen: &GatewayLoad) -> Option<Factor> {
         if now >= self.due {
             self.sample(now, seen);
         }
@@ -198,11 +198,11 @@ impl RateAdjuster {
 
     /// The latest round, and the decisions so far.
     #[must_use]
-    pub const fn report(&self) -> Report {
-        Report { weight: self.applied, last: self.last, decisions: self.decisions }
+    pub const fn report(&self) -> AdjusterReport {
+        AdjusterReport { weight: self.applied, last: self.last, decisions: self.decisions }
     }
 
-    fn sample(&mut self, now: Time, seen: &Seen) {
+    fn sample(&mut self, now: Time, seen: &GatewayLoad) {
         let Some(mut sampling) = self.sampling.take() else {
             self.sampling = Some(Sampling::new(now, seen));
             self.due = now + self.config.every;
@@ -221,24 +221,24 @@ impl RateAdjuster {
         }
     }
 
-    fn end_round(&mut self, observed: &Observed) {
+    fn end_round(&mut self, observed: &RoundObservation) {
         self.last = Some(observed.round);
         let decision = self.law.decide(&self.config, observed, self.chosen);
         let weight = match decision {
-            Decision::Hold => self.chosen,
-            Decision::Set(weight) => weight,
-            Decision::Increase(step) | Decision::Force(step) => plus(self.chosen, step),
-            Decision::Decrease => less_part(self.chosen, self.config.beta),
+            WeightChange::Hold => self.chosen,
+            WeightChange::Set(weight) => weight,
+            WeightChange::Increase(step) | WeightChange::Force(step) => plus(self.chosen, step),
+            WeightChange::Decrease => less_part(self.chosen, self.config.beta),
         };
         let before = self.chosen;
         self.chosen = self.config.bounded(weight, observed.most_connections);
         let count = match decision {
-            Decision::Set(_) if self.chosen > before => &mut self.decisions.increased,
-            Decision::Set(_) if self.chosen < before => &mut self.decisions.decreased,
-            Decision::Hold | Decision::Set(_) => &mut self.decisions.held,
-            Decision::Increase(_) => &mut self.decisions.increased,
-            Decision::Force(_) => &mut self.decisions.forced,
-            Decision::Decrease => &mut self.decisions.decreased,
+            WeightChange::Set(_) if self.chosen > before => &mut self.decisions.increased,
+            WeightChange::Set(_) if self.chosen < before => &mut self.decisions.decreased,
+            WeightChange::Hold | WeightChange::Set(_) => &mut self.decisions.held,
+            WeightChange::Increase(_) => &mut self.decisions.increased,
+            WeightChange::Force(_) => &mut self.decisions.forced,
+            WeightChange::Decrease => &mut self.decisions.decreased,
         };
         *count += 1;
     }
@@ -252,7 +252,7 @@ impl RateAdjuster {
 
 /// Change of the weight at the end of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Decision {
+enum WeightChange {
     Hold,
     /// Set this weight.
     Set(Factor),
@@ -266,17 +266,22 @@ enum Decision {
 
 /// The law that decides, with its memory of earlier rounds.
 #[derive(Clone, Debug)]
-enum Law {
+enum WeightLaw {
     Fixed,
     Literal(Literal),
     Measured(Measured),
     Proportional(Proportional),
 }
 
-impl Law {
-    fn decide(&mut self, config: &Config, observed: &Observed, weight: Factor) -> Decision {
+impl WeightLaw {
+    fn decide(
+        &mut self,
+        config: &Config,
+        observed: &RoundObservation,
+        weight: Factor,
+    ) -> WeightChange {
         match self {
-            Self::Fixed => Decision::Hold,
+            Self::Fixed => WeightChange::Hold,
             Self::Literal(law) => law.decide(config, observed, weight),
             Self::Measured(law) => law.decide(config, observed, weight),
             Self::Proportional(law) => law.decide(config, observed),

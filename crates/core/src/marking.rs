@@ -25,8 +25,8 @@ mod sums;
 mod testing;
 pub mod tracker;
 
-pub use marker::{Marker, Marks, Place, Tracked};
-pub(crate) use service::Service;
+pub use marker::{MarkedBuffer, Marker, Marks, Tracked};
+pub(crate) use service::ServiceRate;
 
 use std::time::Duration;
 

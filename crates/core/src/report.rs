@@ -182,12 +182,12 @@ pub struct ClassReport {
     /// Queueing delays of the packets it has sent, if its scheduler records them.
     pub delays: Option<Delays>,
     /// Its promises and how they were kept, if its scheduler records that.
-    pub promises: Vec<Promise>,
+    pub promises: Vec<PromiseReport>,
 }
 
 /// A promise to a class, with its measured value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Promise {
+pub struct PromiseReport {
     /// The term that promises it.
     pub term: Term,
     /// The class that a ratio refers to.

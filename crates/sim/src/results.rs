@@ -375,6 +375,6 @@ fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
 }
 
 /// The last round of the adjuster of a trunk's weight.
-fn last_round(trunk: &TrunkReport) -> Option<itcp::Round> {
+fn last_round(trunk: &TrunkReport) -> Option<itcp::LoadRound> {
     trunk.weight.and_then(|it| it.last)
 }

@@ -249,7 +249,7 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
 /// The weight of a trunk: a number, or the law that changes it and its parameters.
 fn weight(weight: &itcp::Config) -> String {
     match weight.kind {
-        itcp::Kind::Fixed => weight.weight.to_string(),
+        itcp::LawKind::Fixed => weight.weight.to_string(),
         _ => mechanism(weight),
     }
 }

@@ -19,7 +19,7 @@ parameters! {
     /// Source: `itcp`, Table I.
     pub Config, checked; named by kind {
         /// The law that changes the weight.
-        kind: Kind = Kind::Fixed;
+        kind: LawKind = LawKind::Fixed;
         /// Samples of a round.
         samples: u32 = 180, in LEAST_SAMPLES..=MOST_SAMPLES;
         /// Time between two samples. It is not below the round-trip time.
@@ -35,7 +35,7 @@ parameters! {
         /// With `measured`: margin of the wanted share above the load, as a part of the load.
         margin: Factor = TENTH, in ..Factor::ONE;
         /// With `measured`: the samples that define the service rate.
-        service: Service = Service::Mean;
+        service: ServiceSamples = ServiceSamples::Mean;
         /// A decrease takes this part of the weight.
         beta: Factor = FIFTH, in ..Factor::ONE;
         /// With `literal`: no increase while the mean queue is below this part of `max_queue`.
@@ -53,7 +53,7 @@ const FIFTH: Factor = Factor::from_millionths(200_000);
 choice! {
     /// The law that changes the weight.
     #[derive(Default)]
-    pub enum Kind {
+    pub enum LawKind {
         /// The weight does not change.
         Fixed = "fixed" [default],
         /// The slope of the gateway's queue decides, as in the paper.
@@ -68,7 +68,7 @@ choice! {
 choice! {
     /// The samples that define the service rate of a round.
     #[derive(Default)]
-    pub enum Service {
+    pub enum ServiceSamples {
         /// All busy time. The rate contains capacity that idle neighbours leave over.
         Mean = "mean" [default],
         /// The samples with the lowest rates, in which the neighbours were busy too.
@@ -94,7 +94,7 @@ pub fn mechanisms() -> Vec<Mechanism> {
         let parameters = parameters();
         Mechanism { name, about, parameters }
     };
-    Kind::ABOUT.iter().map(law).collect()
+    LawKind::ABOUT.iter().map(law).collect()
 }
 
 impl Config {

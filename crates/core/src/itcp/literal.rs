@@ -13,8 +13,8 @@
 //! - The paper's queue is unbounded. A round in which the gateway blocked sources in at least half of the samples
 //!   counts as `b > 0` with a queue above the low threshold, because the backlog then grows in the clients.
 
-use super::round::Observed;
-use super::{Config, Decision, step};
+use super::round::RoundObservation;
+use super::{Config, WeightChange, step};
 use crate::{Bytes, Factor};
 
 /// Its memory: consecutive rounds with a negative slope.
@@ -27,23 +27,32 @@ pub(super) struct Literal {
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 impl Literal {
-    pub(super) fn decide(&mut self, config: &Config, it: &Observed, weight: Factor) -> Decision {
+    pub(super) fn decide(
+        &mut self,
+        config: &Config,
+        it: &RoundObservation,
+        weight: Factor,
+    ) -> WeightChange {
         let above = |part: Factor| it.round.queue > Bytes(part.of(config.max_queue.0));
         let grows = it.trend.is_gt() || it.blocked;
         let falls = it.trend.is_lt() && !it.blocked;
         self.falling = if falls { self.falling + 1 } else { 0 };
         let increase = step(it.delta, config.epsilon, weight);
         if above(config.high_threshold) {
-            return if falls { Decision::Hold } else { Decision::Force(increase.max(Factor::ONE)) };
+            return if falls {
+                WeightChange::Hold
+            } else {
+                WeightChange::Force(increase.max(Factor::ONE))
+            };
         }
         if grows {
             let enough = it.blocked || above(config.low_threshold);
-            return if enough { Decision::Increase(increase) } else { Decision::Hold };
+            return if enough { WeightChange::Increase(increase) } else { WeightChange::Hold };
         }
         if self.falling < ROUNDS_TO_DECREASE {
-            return Decision::Hold;
+            return WeightChange::Hold;
         }
         self.falling = 0;
-        Decision::Decrease
+        WeightChange::Decrease
     }
 }

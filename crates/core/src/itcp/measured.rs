@@ -15,8 +15,8 @@
 //!   when they return, until the law has raised it again. `service = "contended"` takes `s` beside busy neighbours.
 //! - After a decrease two new rounds are needed, as for `literal`. A round without a known `s` changes nothing.
 
-use super::round::Observed;
-use super::{Config, Decision, step};
+use super::round::RoundObservation;
+use super::{Config, WeightChange, step};
 use crate::{Factor, Rate};
 
 /// Its memory: consecutive rounds in which the service rate exceeded the load by the margin.
@@ -32,24 +32,29 @@ const SATURATED: Factor = Factor::from_millionths(950_000);
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 impl Measured {
-    pub(super) fn decide(&mut self, config: &Config, it: &Observed, weight: Factor) -> Decision {
+    pub(super) fn decide(
+        &mut self,
+        config: &Config,
+        it: &RoundObservation,
+        weight: Factor,
+    ) -> WeightChange {
         let round = &it.round;
         let Some(service) = round.service else {
             self.ample = 0;
-            return Decision::Hold;
+            return WeightChange::Hold;
         };
         let wanted = round.offered.bps().saturating_add(config.margin.of(round.offered.bps()));
         let ample = round.busy < SATURATED && wanted < service.bps();
         self.ample = if ample { self.ample + 1 } else { 0 };
         if round.busy > SATURATED {
             let lacking = excess(round.offered, service);
-            return Decision::Increase(step(lacking, config.margin, weight));
+            return WeightChange::Increase(step(lacking, config.margin, weight));
         }
         if self.ample < ROUNDS_TO_DECREASE {
-            return Decision::Hold;
+            return WeightChange::Hold;
         }
         self.ample = 0;
-        Decision::Decrease
+        WeightChange::Decrease
     }
 }
 

@@ -13,8 +13,8 @@
 //! Differs: the queue decides nothing. A bottleneck that becomes slower leaves `c` as it is: all weights stay too
 //! small by the same factor, and the shares are the same.
 
-use super::round::Observed;
-use super::{Config, Decision, Most};
+use super::round::RoundObservation;
+use super::{Config, Most, WeightChange};
 use crate::Factor;
 
 /// Its memory: the averaged load and the capacity in bit/s.
@@ -31,7 +31,7 @@ pub(super) struct Proportional {
 const MEMORY: u64 = 20;
 
 impl Proportional {
-    pub(super) fn decide(&mut self, config: &Config, it: &Observed) -> Decision {
+    pub(super) fn decide(&mut self, config: &Config, it: &RoundObservation) -> WeightChange {
         self.rounds = (self.rounds + 1).min(MEMORY);
         self.capacity = self.capacity.max(it.fastest.bps());
         let most = if self.capacity == 0 { u64::MAX } else { self.capacity };
@@ -43,10 +43,10 @@ impl Proportional {
         let whole = u128::from(Factor::whole(n).millionths());
         let share = whole * u128::from(self.offered);
         match share.checked_div(u128::from(self.capacity)) {
-            Some(weight) => {
-                Decision::Set(Factor::from_millionths(u64::try_from(weight).unwrap_or(u64::MAX)))
-            }
-            None => Decision::Hold,
+            Some(weight) => WeightChange::Set(Factor::from_millionths(
+                u64::try_from(weight).unwrap_or(u64::MAX),
+            )),
+            None => WeightChange::Hold,
         }
     }
 }

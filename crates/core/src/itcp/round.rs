@@ -3,7 +3,7 @@
 //! Formulas: `busy = busy time / round`; `a = bytes arrived / round`; `s = bytes sent while busy / busy time`, or
 //! `cwnd / minRTT` (equation 8) where `busy` is below 5 %; `delta' = slope * minRTT / cwnd` (equation 9).
 //!
-//! [`Service::Contended`] takes `s` from single samples instead: the rate that only one sample in twenty is below.
+//! [`ServiceSamples::Contended`] takes `s` from single samples instead: the rate that only one sample in twenty is below.
 //! A neighbour that is idle for a part of the round then does not raise it.
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
@@ -14,14 +14,14 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::slope::Line;
-use super::{Config, Seen, Service};
+use super::slope::LeastSquares;
+use super::{Config, GatewayLoad, ServiceSamples};
 use crate::time::nanos;
 use crate::{Bytes, Factor, Rate, Time};
 
 /// The result of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Round {
+pub struct LoadRound {
     /// Part of the round in which the gateway was busy.
     pub busy: Factor,
     /// Offered load: the rate at which bytes arrived.
@@ -38,8 +38,8 @@ pub struct Round {
 
 /// A round, and the details that only the laws need.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Observed {
-    pub(super) round: Round,
+pub(super) struct RoundObservation {
+    pub(super) round: LoadRound,
     /// The sign of the slope.
     pub(super) trend: Ordering,
     /// `delta'` where the queue grew, else zero.
@@ -56,23 +56,23 @@ pub(super) struct Observed {
 #[derive(Clone, Debug)]
 pub(super) struct Sampling {
     began: Time,
-    first: Seen,
-    latest: (Time, Seen),
-    line: Line,
+    first: GatewayLoad,
+    latest: (Time, GatewayLoad),
+    line: LeastSquares,
     blocked: u32,
     most_connections: u32,
-    /// Service rates of samples that were busy enough, for [`Service::Contended`].
+    /// Service rates of samples that were busy enough, for [`ServiceSamples::Contended`].
     rates: Vec<Rate>,
     fastest: Rate,
 }
 
 impl Sampling {
-    pub(super) fn new(now: Time, seen: &Seen) -> Self {
+    pub(super) fn new(now: Time, seen: &GatewayLoad) -> Self {
         Self {
             began: now,
             first: *seen,
             latest: (now, *seen),
-            line: Line::default(),
+            line: LeastSquares::default(),
             blocked: 0,
             most_connections: seen.connections,
             rates: Vec::new(),
@@ -85,7 +85,7 @@ impl Sampling {
     }
 
     /// Adds a sample. Returns `false` if it does not continue the round.
-    pub(super) fn add(&mut self, now: Time, seen: &Seen, config: &Config) -> bool {
+    pub(super) fn add(&mut self, now: Time, seen: &GatewayLoad, config: &Config) -> bool {
         let (at, before) = self.latest;
         let backwards = seen.arrived < before.arrived
             || seen.sent < before.sent
@@ -97,7 +97,7 @@ impl Sampling {
         let (span, busy) = (now.since(at), seen.busy - before.busy);
         let (rate, busy) =
             (rate(seen.sent_busy - before.sent_busy, busy.min(span)), part(busy, span));
-        if config.service == Service::Contended {
+        if config.service == ServiceSamples::Contended {
             self.rates.extend(rate.filter(|_| busy >= BUSY_SAMPLE));
         }
         let whole = rate.filter(|_| busy >= WHOLE_SAMPLE);
@@ -109,21 +109,21 @@ impl Sampling {
         true
     }
 
-    pub(super) fn end(mut self, service: Service) -> Observed {
+    pub(super) fn end(mut self, service: ServiceSamples) -> RoundObservation {
         let (now, last) = self.latest;
         let length = now.since(self.began);
         let busy_time = (last.busy - self.first.busy).min(length);
         let busy = part(busy_time, length);
         let service = if busy < RARELY_BUSY {
             expected(&last)
-        } else if service == Service::Contended && self.rates.len() >= LEAST_RATES {
+        } else if service == ServiceSamples::Contended && self.rates.len() >= LEAST_RATES {
             let low = self.rates.len() / LOW_QUANTILE;
             Some(*self.rates.select_nth_unstable(low).1)
         } else {
             rate(last.sent_busy - self.first.sent_busy, busy_time)
         };
         let slope = self.line.slope();
-        let round = Round {
+        let round = LoadRound {
             busy,
             offered: rate(last.arrived - self.first.arrived, length).unwrap_or(NONE),
             sent: rate(last.sent - self.first.sent, length).unwrap_or(NONE),
@@ -131,7 +131,7 @@ impl Sampling {
             slope,
             queue: Bytes(self.line.mean()),
         };
-        Observed {
+        RoundObservation {
             round,
             trend: self.line.trend(),
             delta: delta(slope, &last),
@@ -150,7 +150,7 @@ const LONGEST_GAP: u32 = 4;
 /// samples of 180.
 const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
 
-/// A sample counts for [`Service::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
+/// A sample counts for [`ServiceSamples::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
 /// make the rate.
 const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
 
@@ -168,12 +168,12 @@ const LOW_QUANTILE: usize = 20;
 const NONE: Rate = Rate::from_bps(0);
 
 /// `cwnd / minRTT` (equation 8).
-fn expected(seen: &Seen) -> Option<Rate> {
+fn expected(seen: &GatewayLoad) -> Option<Rate> {
     seen.least_rtt.and_then(|rtt| rate(seen.window.0, rtt))
 }
 
 /// `slope * minRTT / cwnd` (equation 9), or zero if that is negative or unknown.
-fn delta(slope: i64, seen: &Seen) -> Factor {
+fn delta(slope: i64, seen: &GatewayLoad) -> Factor {
     let grown = u128::from(u64::try_from(slope).unwrap_or(0));
     let rtt = u128::from(nanos(seen.least_rtt.unwrap_or(Duration::ZERO)));
     let Some(product) = grown.checked_mul(rtt) else { return Factor::from_millionths(u64::MAX) };

@@ -14,7 +14,7 @@ use crate::time::nanos;
 
 /// Sums over the samples: times in nanoseconds, queues in bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Line {
+pub(super) struct LeastSquares {
     count: u32,
     x: i128,
     y: i128,
@@ -22,7 +22,7 @@ pub(super) struct Line {
     xy: i128,
 }
 
-impl Line {
+impl LeastSquares {
     pub(super) fn add(&mut self, at: Duration, bytes: u64) {
         let (x, y) = (i128::from(nanos(at)), i128::from(bytes.min(LONGEST_QUEUE)));
         self.count += 1;
@@ -75,8 +75,8 @@ mod tests {
 
     use super::*;
 
-    fn line(samples: &[(u64, u64)]) -> Line {
-        let mut line = Line::default();
+    fn line(samples: &[(u64, u64)]) -> LeastSquares {
+        let mut line = LeastSquares::default();
         for (millis, bytes) in samples {
             line.add(Duration::from_millis(*millis), *bytes);
         }
@@ -110,7 +110,7 @@ mod tests {
     /// Catches: sums of 64 bits; no bound on the queue.
     #[test]
     fn the_longest_round_with_the_longest_queue_does_not_overflow() {
-        let mut line = Line::default();
+        let mut line = LeastSquares::default();
         for sample in 0..10_000_u32 {
             line.add(Duration::from_secs(35) * sample, if sample < 5_000 { 0 } else { u64::MAX });
         }

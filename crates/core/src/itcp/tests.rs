@@ -1,4 +1,4 @@
-//! Tests of the rate adjuster: a gateway is a function from time to [`Seen`].
+//! Tests of the rate adjuster: a gateway is a function from time to [`GatewayLoad`].
 
 mod bad_input;
 mod literal;
@@ -13,7 +13,7 @@ const RTT: Duration = Duration::from_millis(42);
 const WINDOW: Bytes = Bytes(52_500);
 
 /// Rounds of ten samples, each 100 ms, from a weight of 4 between 1 and 10.
-fn config(kind: Kind) -> Config {
+fn config(kind: LawKind) -> Config {
     Config {
         kind,
         samples: 10,
@@ -29,12 +29,16 @@ fn build(config: &Config) -> RateAdjuster {
 }
 
 /// An idle gateway on that path, with twenty connections.
-fn idle() -> Seen {
-    Seen { window: WINDOW, least_rtt: Some(RTT), connections: 20, ..Seen::default() }
+fn idle() -> GatewayLoad {
+    GatewayLoad { window: WINDOW, least_rtt: Some(RTT), connections: 20, ..GatewayLoad::default() }
 }
 
 /// Runs one round. `at` gives the state at a time since the round began, `before` the totals until then.
-fn round(adjuster: &mut RateAdjuster, before: &mut Seen, at: impl Fn(Duration, Seen) -> Seen) {
+fn round(
+    adjuster: &mut RateAdjuster,
+    before: &mut GatewayLoad,
+    at: impl Fn(Duration, GatewayLoad) -> GatewayLoad,
+) {
     let (began, rounds) = (adjuster.poll_timeout(), ended(adjuster));
     let start = *before;
     while ended(adjuster) == rounds {

@@ -18,8 +18,8 @@ use std::time::Duration;
 use super::filter::{Parallel, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::heuristic::{MOST_BUCKETS, MOST_BYTES, MOST_STAGES};
-use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Projected, Rho, Rounds};
+use super::memory::{TrackedFlow, is_trackable};
+use super::sums::{Accounts, Projected, ProjectedRounds, ProjectionTerms, Rho};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -80,7 +80,7 @@ impl Config {
             threshold,
             preserves: threshold,
             was_full: false,
-            sums: Accounts::new(Rounds::All),
+            sums: Accounts::new(ProjectedRounds::All),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
         }
@@ -271,13 +271,17 @@ impl Filtered for Coverage {
         self.quiet(entry);
     }
 
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
-        let others = Others { rho: Rho::ONE, untracked: self.untracked, rounds: Rounds::All };
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common) {
+        let others = ProjectionTerms {
+            rho: Rho::ONE,
+            untracked: self.untracked,
+            rounds: ProjectedRounds::All,
+        };
         (Projected(&self.sums, None), others, &mut self.common)
     }
 
     /// Idle flows count too: none of their packets wait.
-    fn is_projected(_: &Entry, _: u16) -> bool {
+    fn is_projected(_: &TrackedFlow, _: u16) -> bool {
         true
     }
 

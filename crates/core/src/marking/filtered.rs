@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::memory::{Entry, Memory};
-use super::sums::{Others, Projected, Walk};
+use super::memory::{Memory, TrackedFlow};
+use super::sums::{Projected, ProjectionTerms, Walk};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::FlowId;
@@ -42,10 +42,10 @@ pub(super) trait Filtered: Send {
 
     /// The sums of the projection, the traffic beside them, and the state that a search of the
     /// queue changes.
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common);
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common);
 
     /// True if the projection in an interval counts the rounds of an entry's flow.
-    fn is_projected(entry: &Entry, interval: u16) -> bool;
+    fn is_projected(entry: &TrackedFlow, interval: u16) -> bool;
 
     /// The longest round-trip time of the tracked flows.
     fn longest(&self) -> Duration;
@@ -67,7 +67,7 @@ pub(super) struct Common {
     pub(super) interval: u16,
     /// Bytes in the interval.
     pub(super) arrived: u64,
-    pub(super) record: Record,
+    pub(super) record: FilterRecord,
     walk: Walk,
     /// The last packet that arrived has not been tested.
     tests: bool,
@@ -77,7 +77,7 @@ pub(super) struct Common {
 
 /// Statistics of the intervals that have ended, and of the flows tracked through the current one.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct FilterRecord {
     intervals: u64,
     /// Threshold of the last interval.
     threshold: u32,
@@ -88,7 +88,7 @@ pub(super) struct Record {
     pub(super) large: u64,
 }
 
-impl Record {
+impl FilterRecord {
     /// Ends an interval with `threshold`. In the next one, `whole` flows are tracked from its
     /// beginning.
     pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
@@ -123,7 +123,7 @@ impl Common {
             ends: Time::ZERO + span,
             interval: 1,
             arrived: 0,
-            record: Record::default(),
+            record: FilterRecord::default(),
             walk: Walk::default(),
             tests: false,
             ours: false,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::filter::{Serial, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
-use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Projected, Rho, Rounds};
+use super::memory::{TrackedFlow, is_trackable};
+use super::sums::{Accounts, Projected, ProjectedRounds, ProjectionTerms, Rho};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -41,7 +41,7 @@ parameters! {
         /// Counters of a stage of the filter.
         buckets: u32 = 8, in 1..=MOST_BUCKETS;
         /// The rounds of a flow that the projection counts: one in each round trip, or only the next, as in the paper.
-        rounds: Rounds = Rounds::default();
+        rounds: ProjectedRounds = ProjectedRounds::default();
     }
 }
 
@@ -84,7 +84,7 @@ impl Config {
 
 pub(super) struct Heuristic {
     common: Common,
-    rounds: Rounds,
+    rounds: ProjectedRounds,
     filter: Serial,
     /// Bytes of a flow in an interval after which it passes the filter at the latest.
     threshold: u32,
@@ -108,7 +108,7 @@ struct Lists {
 
 /// An entry's `interval` is the last in which its flow passed the filter; `flag` means that it also
 /// passed in the previous one. `counted` is the interval of `bytes`.
-const fn lists(entry: &Entry, interval: u16) -> Lists {
+const fn lists(entry: &TrackedFlow, interval: u16) -> Lists {
     match interval.wrapping_sub(entry.interval) {
         0 => Lists { now: true, last: entry.flag },
         1 => Lists { now: false, last: true },
@@ -287,12 +287,13 @@ impl Filtered for Heuristic {
         }
     }
 
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
-        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common) {
+        let others =
+            ProjectionTerms { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
         (Projected(&self.stale, Some(&self.both)), others, &mut self.common)
     }
 
-    fn is_projected(entry: &Entry, interval: u16) -> bool {
+    fn is_projected(entry: &TrackedFlow, interval: u16) -> bool {
         lists(entry, interval).last
     }
 

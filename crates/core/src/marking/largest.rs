@@ -8,12 +8,12 @@ use crate::packet::{number, slot};
 /// Windows of flows, by flow number.
 pub(super) struct Largest {
     /// Node `n` has the children `2 n` and `2 n + 1`. The last half are the leaves.
-    nodes: Vec<Node>,
+    nodes: Vec<WindowNode>,
 }
 
 /// A window, and its flow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Node {
+struct WindowNode {
     window: u32,
     flow: u32,
 }
@@ -30,7 +30,7 @@ impl Largest {
             self.grow(slot(flow) + 1);
         }
         let mut at = self.nodes.len() / 2 + slot(flow);
-        let mut new = Node { window, flow };
+        let mut new = WindowNode { window, flow };
         while self.nodes[at] != new {
             self.nodes[at] = new;
             if at == 1 {
@@ -52,7 +52,7 @@ impl Largest {
     fn grow(&mut self, flows: usize) {
         let old = std::mem::take(&mut self.nodes);
         let leaves = flows.next_power_of_two();
-        self.nodes = vec![Node::default(); 2 * leaves];
+        self.nodes = vec![WindowNode::default(); 2 * leaves];
         let windows = old.iter().skip(old.len() / 2).map(|leaf| leaf.window);
         for (flow, window) in windows.enumerate() {
             self.set(number(flow), window);

@@ -58,7 +58,7 @@ pub struct Tracked {
 }
 
 /// Waiting packets, of a queue or of several queues with a common buffer.
-pub trait Place {
+pub trait MarkedBuffer {
     /// State of the place, without a flow.
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_>;
 
@@ -143,7 +143,7 @@ impl Marker {
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn Place,
+        place: &mut dyn MarkedBuffer,
         packet: PacketId,
     ) -> Option<PacketId> {
         if !std::mem::take(&mut self.pending) {
@@ -162,7 +162,7 @@ impl Marker {
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn Place,
+        place: &mut dyn MarkedBuffer,
         packet: &PacketId,
     ) -> Option<Reason> {
         loop {
@@ -197,7 +197,12 @@ impl Marker {
     }
 
     /// Marks or drops the oldest waiting packet of a flow.
-    fn mark_oldest(&mut self, cx: &mut Cx<'_>, place: &mut dyn Place, target: Target) -> Outcome {
+    fn mark_oldest(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &mut dyn MarkedBuffer,
+        target: Target,
+    ) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
         place.visit(cx.pool, target, &mut |packet| {
             let is_first = before == 0;

@@ -9,7 +9,7 @@ use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
 
 /// A tracked flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct TrackedFlow {
     pub(super) track: Track,
     flow: FlowId,
     /// Clock at the arrival of the newest packet, and at the arrival of the packet that departed
@@ -27,11 +27,11 @@ pub(super) struct Entry {
 }
 
 // A marking with 4,096 flows has 384 KiB for them.
-const _: () = assert!(size_of::<Entry>() <= 96);
+const _: () = assert!(size_of::<TrackedFlow>() <= 96);
 
 /// A packet of a tracked flow in the queue.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingPacket {
     entry: u32,
     member: Member,
     arrived: u32,
@@ -40,7 +40,7 @@ struct Waiting {
 /// The entries, by flow.
 #[derive(Debug)]
 pub(super) struct Memory {
-    entries: Vec<Entry>,
+    entries: Vec<TrackedFlow>,
     /// Index of the entry of each flow; [`NONE`] if it has none.
     entry_of: Vec<u32>,
     /// Class of each entry's packets. Empty as long as no classes share the place.
@@ -50,7 +50,7 @@ pub(super) struct Memory {
     /// The entry that [`advance`](Self::advance) returns next.
     hand: usize,
     /// Packets, oldest first. Some may have departed.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingPacket>,
     /// Number of packets, from the oldest on, that [`oldest`](Self::oldest) has passed.
     passed: usize,
     /// Number of passed packets that had already departed.
@@ -98,11 +98,11 @@ impl Memory {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    pub(super) fn get(&self, entry: u32) -> &Entry {
+    pub(super) fn get(&self, entry: u32) -> &TrackedFlow {
         &self.entries[slot(entry)]
     }
 
-    pub(super) fn get_mut(&mut self, entry: u32) -> &mut Entry {
+    pub(super) fn get_mut(&mut self, entry: u32) -> &mut TrackedFlow {
         &mut self.entries[slot(entry)]
     }
 
@@ -124,7 +124,7 @@ impl Memory {
     /// Creates an entry for the flow of the arriving packet; `None` if the memory is full.
     pub(super) fn insert(&mut self, spec: &TrackerSpec, seen: &Sighting<'_>) -> Option<u32> {
         let (flow, before) = (seen.packet.flow, clock(seen.packet).wrapping_sub(1));
-        let new = Entry {
+        let new = TrackedFlow {
             track: Track::new(spec, seen),
             flow,
             queued: before,
@@ -185,7 +185,7 @@ impl Memory {
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
-        self.waiting.push_back(Waiting { entry, member: packet.member, arrived });
+        self.waiting.push_back(WaitingPacket { entry, member: packet.member, arrived });
     }
 
     fn pop(&mut self) {
@@ -215,14 +215,14 @@ impl Memory {
         it.departed = it.queued;
     }
 
-    fn is_waiting(&self, packet: Waiting) -> bool {
+    fn is_waiting(&self, packet: WaitingPacket) -> bool {
         let it = &self.entries[slot(packet.entry)];
         it.flow != FlowId::NONE && is_after(packet.arrived, it.departed)
     }
 
     /// The flow of the oldest waiting packet for which `chosen` (by class and entry) holds. The
     /// search begins after the packets passed by earlier calls.
-    pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &Entry) -> bool) -> Option<Target> {
+    pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &TrackedFlow) -> bool) -> Option<Target> {
         while let Some(packet) = self.waiting.get(self.passed).copied() {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
@@ -258,7 +258,7 @@ impl Memory {
 
     /// True if a passed packet still waits and `chosen` holds for its entry.
     #[cfg(test)]
-    pub(super) fn has_missed(&self, chosen: impl Fn(&Entry) -> bool) -> bool {
+    pub(super) fn has_missed(&self, chosen: impl Fn(&TrackedFlow) -> bool) -> bool {
         let passed = self.waiting.iter().take(self.passed);
         let mut waiting = passed.filter(|packet| self.is_waiting(**packet));
         waiting.any(|packet| chosen(&self.entries[slot(packet.entry)]))

@@ -20,7 +20,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::largest::Largest;
-use super::rounds::{Net, Round, Rounds, signed};
+use super::rounds::{FutureRound, Net, RoundSlots, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
@@ -62,7 +62,7 @@ impl Config {
             entries: Vec::new(),
             entry_of: Vec::new(),
             idle: Ring::default(),
-            rounds: Rounds::new(),
+            rounds: RoundSlots::new(),
             largest: Largest::new(),
             expiries: BinaryHeap::new(),
             untracked: Untracked::default(),
@@ -86,14 +86,14 @@ pub(super) struct Reference {
     tracker: TrackerSpec,
     interval: Duration,
     rounds_each: u32,
-    entries: Vec<Entry>,
+    entries: Vec<ProjectedFlow>,
     /// Index of the entry of each flow; [`NONE`] if it has none.
     entry_of: Vec<u32>,
     /// Entries of flows that are not projected; the longest idle is first.
     idle: Ring,
     /// Rounds of the flows. Entry `n` owns the rounds from `n * rounds_each` on, the next one
     /// first.
-    rounds: Rounds,
+    rounds: RoundSlots,
     /// Windows of the projected flows that may be marked, by entry.
     largest: Largest,
     /// For each flow in `expiries`, a time at or before the end of its projection.
@@ -116,7 +116,7 @@ const NONE: u32 = u32::MAX;
 
 /// A flow with a tracker.
 #[derive(Clone, Copy)]
-struct Entry {
+struct ProjectedFlow {
     target: Target,
     track: Track,
     /// End of the flow's projection.
@@ -232,7 +232,7 @@ impl Reference {
         {
             self.entry_of[slot(old.target.flow.0)] = NONE;
         }
-        let new = Entry {
+        let new = ProjectedFlow {
             target,
             track: Track::new(&self.tracker, first),
             expires: first.now,
@@ -262,9 +262,9 @@ impl Reference {
         self.rounds.advance(now);
         self.largest.set(entry, u32::try_from(window.0).unwrap_or(u32::MAX));
         let (number, horizon) = (entry * self.rounds_each, now + self.longest_rtt);
-        self.rounds.set(number, Some(Round { due, bytes }));
+        self.rounds.set(number, Some(FutureRound { due, bytes }));
         let rtt = nanos(estimate.rtt);
-        let mut round = Round { due, bytes };
+        let mut round = FutureRound { due, bytes };
         for later in 1..self.rounds_each {
             round.due = Time::from_nanos(round.due.nanos() + rtt);
             round.bytes += estimate.growth;

@@ -17,7 +17,7 @@ use crate::{Bytes, Rate, Time};
 
 /// A future round of a flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Round {
+pub(super) struct FutureRound {
     /// Its start.
     pub(super) due: Time,
     /// Its bytes.
@@ -53,7 +53,7 @@ impl Net {
 const SLOTS: u32 = 64;
 
 /// The rounds of flows, by round number.
-pub(super) struct Rounds {
+pub(super) struct RoundSlots {
     placed: Vec<Option<Placed>>,
     /// Number of rounds.
     count: usize,
@@ -75,11 +75,11 @@ pub(super) struct Rounds {
 /// change.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
-    round: Round,
+    round: FutureRound,
     slot: u64,
 }
 
-impl Rounds {
+impl RoundSlots {
     pub(super) const fn new() -> Self {
         Self {
             placed: Vec::new(),
@@ -94,7 +94,7 @@ impl Rounds {
     }
 
     /// Replaces round `number`; `None` removes it.
-    pub(super) fn set(&mut self, number: u32, round: Option<Round>) {
+    pub(super) fn set(&mut self, number: u32, round: Option<FutureRound>) {
         make_room(&mut self.placed, slot(number), None);
         let old = self.placed[slot(number)];
         if old.map(|old| old.round) == round {
@@ -190,7 +190,7 @@ impl Rounds {
     }
 
     /// Adds a round to its slot.
-    fn place(&mut self, round: Round) -> Placed {
+    fn place(&mut self, round: FutureRound) -> Placed {
         let slot = (round.due.nanos() >> self.shift).min(self.present + u64::from(SLOTS));
         self.add(slot, signed(round.bytes));
         Placed { round, slot }
@@ -232,7 +232,7 @@ mod tests {
 
     /// The model: all rounds in a list, searched in order, each at its own start.
     #[derive(Default)]
-    struct Model(BTreeMap<u32, Round>);
+    struct Model(BTreeMap<u32, FutureRound>);
 
     impl Model {
         fn growth(&self, now: Time, net: Net) -> Option<i64> {
@@ -271,10 +271,10 @@ mod tests {
         ) {
             let (out, untracked) = (Rate::from_mbps(out), Rate::from_mbps(untracked));
             let (mut net, mut now) = (Net::new(out, untracked), Time::from_millis(1));
-            let (mut rounds, mut model) = (Rounds::new(), Model::default());
+            let (mut rounds, mut model) = (RoundSlots::new(), Model::default());
             // Another horizon first: its slots have another length.
             for micros in [spans.0, spans.1, SPAN] {
-                rounds.set(99, Some(Round { due: now, bytes: Bytes(micros) }));
+                rounds.set(99, Some(FutureRound { due: now, bytes: Bytes(micros) }));
                 rounds.reach(now, Duration::from_micros(micros));
             }
             rounds.set(99, None);
@@ -282,7 +282,7 @@ mod tests {
             let half = changes.len() / 2;
             for (n, (flow, round, pause)) in changes.into_iter().enumerate() {
                 let round = round.map(|(ahead, bytes)| {
-                    Round { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
+                    FutureRound { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
                 });
                 rounds.reach(now, Duration::from_micros(SPAN));
                 rounds.advance(now);
@@ -313,11 +313,11 @@ mod tests {
     /// length.
     #[test]
     fn a_round_beyond_the_horizon_counts_at_its_end() {
-        let mut rounds = Rounds::new();
+        let mut rounds = RoundSlots::new();
         let (now, ms) = (Time::from_millis(900), Duration::from_millis);
         rounds.reach(now, ms(64));
         rounds.set_net(Net::new(Rate::from_mbps(8), Rate::from_bps(0)));
-        let round = |ahead| Some(Round { due: now + ms(ahead), bytes: Bytes(100_000) });
+        let round = |ahead| Some(FutureRound { due: now + ms(ahead), bytes: Bytes(100_000) });
         // 8 Mbit/s are 1,000 bytes each millisecond.
         for (ahead, least) in [(40, 58_000), (1_000, 30_000), (9_000, 30_000)] {
             rounds.set(3, round(ahead));

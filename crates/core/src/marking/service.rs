@@ -21,7 +21,7 @@ use crate::{Bytes, Rate, Time};
 
 /// The departures of a place.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ServiceRate {
     least: Rate,
     most: Rate,
     /// Measured rates of the last two spans.
@@ -40,7 +40,7 @@ pub(crate) struct Service {
 /// length, less than 1 % of the time for 1,000 flows.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-impl Service {
+impl ServiceRate {
     /// A place with a fixed rate.
     pub(crate) const fn fixed(rate: Rate) -> Self {
         Self {
@@ -124,21 +124,21 @@ mod tests {
     const LEAST: Rate = Rate::from_mbps(1);
     const MOST: Rate = Rate::from_mbps(10);
 
-    fn class() -> Service {
-        let mut service = Service::fixed(MOST);
+    fn class() -> ServiceRate {
+        let mut service = ServiceRate::fixed(MOST);
         service.set_range(LEAST, MOST);
         service
     }
 
     /// 1,250 bytes depart at the end of each interval of `ms` until `end`. Others wait.
-    fn serve(service: &mut Service, from: u64, end: u64, ms: u64) {
+    fn serve(service: &mut ServiceRate, from: u64, end: u64, ms: u64) {
         service.arrives(Time::from_millis(from), RTT);
         for at in (from..=end).step_by(usize::try_from(ms).unwrap()).skip(1) {
             service.departs(Time::from_millis(at), RTT, Bytes(1_250), true);
         }
     }
 
-    fn is_near(service: &Service, mbps: u64) -> bool {
+    fn is_near(service: &ServiceRate, mbps: u64) -> bool {
         let error = service.rate().bps().abs_diff(mbps * 1_000_000);
         error * 100 <= mbps * 1_000_000 * 5
     }
@@ -174,7 +174,7 @@ mod tests {
     /// Catches: a place with a fixed rate whose marking uses measurements.
     #[test]
     fn a_fixed_rate_stays() {
-        let mut service = Service::fixed(MOST);
+        let mut service = ServiceRate::fixed(MOST);
         serve(&mut service, 0, 1_000, 10);
         assert_eq!(service.rate(), MOST);
     }

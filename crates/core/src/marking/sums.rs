@@ -14,13 +14,13 @@
 //!
 //! Source: `marking`, section 2.3.
 //! Differs: the paper counts one round of each flow until `tau*`, the latest start of a next round
-//! ([`Rounds::Next`]). Flows with short round trips then send more than it projects, and packets
+//! ([`ProjectedRounds::Next`]). Flows with short round trips then send more than it projects, and packets
 //! are lost (`marking/exp1`). The latest start belongs to the flow that last set it. If an estimate
 //! moves it earlier, the starts of other flows count again from their next packets on.
 
 use std::time::Duration;
 
-use super::memory::{Entry, Memory};
+use super::memory::{Memory, TrackedFlow};
 use super::tracker::{Brief, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
@@ -28,9 +28,9 @@ use crate::scheduler::ClassState;
 use crate::units::real;
 use crate::{Bytes, Rate, Time, choice};
 
-/// Part of one flow in the sums. What it counts depends on the [`Rounds`].
+/// Part of one flow in the sums. What it counts depends on the [`ProjectedRounds`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Part {
+pub(super) struct FlowTerm {
     flows: u64,
     /// `Next`: bytes of the next round. `All`: bytes per second of the next rounds, one in each round trip.
     load: u64,
@@ -39,17 +39,17 @@ pub(super) struct Part {
     relief: u64,
 }
 
-impl Part {
+impl FlowTerm {
     /// Empty if the flow does not respond to marks: it then counts as untracked traffic.
-    fn of(flow: &Brief, rounds: Rounds) -> Self {
+    fn of(flow: &Brief, rounds: ProjectedRounds) -> Self {
         if !flow.responds {
             return Self::default();
         }
         let of = |bytes: u32| u64::from(bytes);
         let (load, window, growth) = (of(flow.next_window()), of(flow.window), of(flow.growth));
         match rounds {
-            Rounds::Next => Self { flows: 1, load, relief: window + 2 * growth },
-            Rounds::All => {
+            ProjectedRounds::Next => Self { flows: 1, load, relief: window + 2 * growth },
+            ProjectedRounds::All => {
                 let micros = of(flow.rtt.max(1));
                 // 32 bits of bytes times a million have room in 64 bits.
                 let each = |bytes: u64| bytes * 1_000_000 / micros;
@@ -69,8 +69,8 @@ impl Part {
 /// start of its next round. The start is [`Time::ZERO`] if the projection does not use it.
 #[derive(Clone, Copy)]
 struct Change {
-    before: Part,
-    after: Part,
+    before: FlowTerm,
+    after: FlowTerm,
     rtt: u32,
     due: Time,
 }
@@ -78,7 +78,7 @@ struct Change {
 /// Sums over the flows of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    part: Part,
+    part: FlowTerm,
     /// Bytes of these flows in this interval.
     pub(super) bytes: u64,
     /// The latest start of a next round, if the projection asks for it.
@@ -123,7 +123,7 @@ impl Sums {
         let (one, two) = (&self.part, &other.part);
         let (flows, load) = (one.flows + two.flows, one.load + two.load);
         Self {
-            part: Part { flows, load, relief: one.relief + two.relief },
+            part: FlowTerm { flows, load, relief: one.relief + two.relief },
             bytes: self.bytes + other.bytes,
             due: self.due.max(other.due),
             longest: self.longest.max(other.longest),
@@ -136,16 +136,18 @@ impl Sums {
     }
 
     #[cfg(test)]
-    pub(super) const fn part(&self) -> Part {
+    pub(super) const fn part(&self) -> FlowTerm {
         self.part
     }
 
     /// Number of marks that the projection requires, with untracked traffic at a rate.
-    fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
+    fn marks(&self, seen: &Observed<'_>, others: &ProjectionTerms) -> u64 {
         let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
         let (ahead, at_once, rate) = match others.rounds {
-            Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.load), 0),
-            Rounds::All => (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.load).0),
+            ProjectedRounds::Next => (self.due.since(seen.now), others.rho.of(self.part.load), 0),
+            ProjectedRounds::All => {
+                (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.load).0)
+            }
         };
         let arrives = rate.saturating_mul(8).saturating_add(others.untracked.bps());
         if arrives <= seen.rate.bps() && waiting + at_once <= room {
@@ -159,8 +161,10 @@ impl Sums {
             return 0;
         }
         let relief = others.rho.of(match others.rounds {
-            Rounds::Next => self.part.relief / 2,
-            Rounds::All => Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0,
+            ProjectedRounds::Next => self.part.relief / 2,
+            ProjectedRounds::All => {
+                Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0
+            }
         });
         if relief == Bytes::ZERO {
             return 0;
@@ -170,10 +174,10 @@ impl Sums {
     }
 
     /// Bytes of the rounds of all flows within the horizon of the projection, and the horizon.
-    fn rounds(&self, now: Time, others: &Others) -> (Bytes, Duration) {
+    fn rounds(&self, now: Time, others: &ProjectionTerms) -> (Bytes, Duration) {
         match others.rounds {
-            Rounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
-            Rounds::All => {
+            ProjectedRounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
+            ProjectedRounds::All => {
                 let rate = Rate::from_bps(self.part.load.saturating_mul(8));
                 (others.rho.of(rate.bytes_in(self.longest_rtt()).0), self.longest_rtt())
             }
@@ -220,18 +224,18 @@ pub(super) struct Accounts {
     pub(super) all: Sums,
     /// By class number. Class 0 has no flows.
     of: Vec<Sums>,
-    rounds: Rounds,
+    rounds: ProjectedRounds,
 }
 
 impl Accounts {
     /// Sums over no flows, for a projection that counts these rounds.
-    pub(super) fn new(rounds: Rounds) -> Self {
+    pub(super) fn new(rounds: ProjectedRounds) -> Self {
         Self { rounds, ..Self::default() }
     }
 
     /// The start of the flow's next round, if the projection asks for it.
     pub(super) fn due(&self, track: &Track, now: Time) -> Time {
-        if self.rounds == Rounds::Next { track.next_round(now) } else { Time::ZERO }
+        if self.rounds == ProjectedRounds::Next { track.next_round(now) } else { Time::ZERO }
     }
 
     /// Empties the sums and keeps their memory.
@@ -261,18 +265,18 @@ impl Accounts {
 
     /// Changes a flow of `class`.
     pub(super) fn changes(&mut self, class: u16, before: &Brief, after: &Brief, due: Time) {
-        let parts = (Part::of(before, self.rounds), Part::of(after, self.rounds));
+        let parts = (FlowTerm::of(before, self.rounds), FlowTerm::of(after, self.rounds));
         self.change(class, &Change { before: parts.0, after: parts.1, rtt: after.rtt, due });
     }
 
     fn entering(&self, flow: &Brief, due: Time) -> Change {
-        let after = Part::of(flow, self.rounds);
-        Change { before: Part::default(), after, rtt: flow.rtt, due }
+        let after = FlowTerm::of(flow, self.rounds);
+        Change { before: FlowTerm::default(), after, rtt: flow.rtt, due }
     }
 
     fn leaving(&self, flow: &Brief) -> Change {
-        let before = Part::of(flow, self.rounds);
-        Change { before, after: Part::default(), rtt: 0, due: Time::ZERO }
+        let before = FlowTerm::of(flow, self.rounds);
+        Change { before, after: FlowTerm::default(), rtt: 0, due: Time::ZERO }
     }
 
     fn change(&mut self, class: u16, change: &Change) {
@@ -332,7 +336,7 @@ impl Projected<'_> {
 
     /// Number of marks that account `n` requires: account 0 is the buffer, the others are classes
     /// with a delay bound.
-    fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
+    fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &ProjectionTerms) -> u64 {
         if n == 0 {
             return self.all().marks(seen, others);
         }
@@ -341,7 +345,7 @@ impl Projected<'_> {
             let (rounds, ahead) = own.rounds(seen.now, others);
             (class.backlog + rounds).saturating_sub(class.rate.bytes_in(ahead))
         };
-        let of_class = Others { untracked: Rate::from_bps(0), ..*others };
+        let of_class = ProjectionTerms { untracked: Rate::from_bps(0), ..*others };
         match (guarantees::account(seen, len, n, projected), self.of(n)) {
             (Some(account), Some(own)) => own.marks(&account, &of_class),
             _ => 0,
@@ -351,18 +355,18 @@ impl Projected<'_> {
 
 /// Factor of the sums, and the traffic of other flows.
 #[derive(Clone, Copy)]
-pub(super) struct Others {
+pub(super) struct ProjectionTerms {
     /// Factor by which the flows in the sums count.
     pub(super) rho: Rho,
     /// Rate of the traffic that the factor does not cover.
     pub(super) untracked: Rate,
-    pub(super) rounds: Rounds,
+    pub(super) rounds: ProjectedRounds,
 }
 
 choice! {
     /// The rounds of a flow that the projection counts.
     #[derive(Default)]
-    pub enum Rounds {
+    pub enum ProjectedRounds {
         /// The next round of each flow, as in the paper.
         Next = "next",
         /// A round in each round trip of the flow.
@@ -397,9 +401,9 @@ impl Walk {
         &mut self,
         accounts: Projected<'_>,
         (seen, len): (&Observed<'_>, Bytes),
-        others: &Others,
+        others: &ProjectionTerms,
         memory: &mut Memory,
-        may: impl Fn(&Entry) -> bool,
+        may: impl Fn(&TrackedFlow) -> bool,
     ) -> Option<Target> {
         loop {
             while self.left == 0 {

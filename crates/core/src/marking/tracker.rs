@@ -11,7 +11,7 @@ mod two_way;
 
 use std::time::Duration;
 
-use rounds::Rounds;
+use rounds::RoundState;
 
 use crate::flow::Flow;
 use crate::packet::Direction;
@@ -215,13 +215,13 @@ impl Track {
         self.rounds().is_idle(now)
     }
 
-    const fn rounds(&self) -> &Rounds {
+    const fn rounds(&self) -> &RoundState {
         match self {
             Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => &paper.rounds,
         }
     }
 
-    const fn rounds_mut(&mut self) -> &mut Rounds {
+    const fn rounds_mut(&mut self) -> &mut RoundState {
         match self {
             Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => {
                 &mut paper.rounds

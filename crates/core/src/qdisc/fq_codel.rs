@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::codel;
-use super::law::{Law, Leaves, Line, Standing};
+use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
 use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
@@ -61,7 +61,7 @@ impl Config {
             quantum: self.credit(),
             usual,
             standing: usual.at(rate),
-            lines: Lines::default(),
+            lines: FlowQueues::default(),
             turns: Turns::default(),
             new: First::NOBODY,
             old: First::NOBODY,
@@ -78,17 +78,17 @@ pub(super) struct FqCodel {
     /// Parameters as configured, and at the present rate.
     usual: Standing,
     standing: Standing,
-    lines: Lines,
+    lines: FlowQueues,
     turns: Turns,
     /// The list of new flows, and the list of the other flows.
     new: First,
     old: First,
     /// By member.
-    laws: Vec<Law>,
+    laws: Vec<CodelLaw>,
 }
 
 /// Drops half of `line` from its front, but not too much at once. `bytes` returns the backlog of the line.
-pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
+pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
     let half = Bytes(bytes(line).0 / 2);
     for _ in 0..BATCH {
         let Some(packet) = line.take(cx) else { break };
@@ -101,18 +101,18 @@ pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&
 
 /// Packets by flow, and the flow with the longest queue.
 #[derive(Default)]
-struct Lines {
+struct FlowQueues {
     all: FlowFifo,
     longest: Longest,
 }
 
 /// The packets of one flow.
-struct OfFlow<'a> {
-    lines: &'a mut Lines,
+struct FlowQueue<'a> {
+    lines: &'a mut FlowQueues,
     member: Member,
 }
 
-impl Line for OfFlow<'_> {
+impl CodelQueue for FlowQueue<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.lines.all.pop_flow(cx.pool, self.member)?;
         self.lines.longest.set(self.member, self.bytes());
@@ -124,7 +124,7 @@ impl Line for OfFlow<'_> {
     }
 }
 
-impl OfFlow<'_> {
+impl FlowQueue<'_> {
     fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }
@@ -135,21 +135,21 @@ impl FqCodel {
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest.member() else { return };
-            let mut line = OfFlow { lines: &mut self.lines, member };
-            drop_half(cx, &mut line, OfFlow::bytes);
+            let mut line = FlowQueue { lines: &mut self.lines, member };
+            drop_half(cx, &mut line, FlowQueue::bytes);
         }
     }
 
     /// Packets of `member` arrived. A flow that was not in a list becomes a new flow.
     fn has_come(&mut self, member: Member) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
-        make_room(&mut self.laws, member.index(), Law::default());
+        make_room(&mut self.laws, member.index(), CodelLaw::default());
         self.turns.join(&mut self.new, member, self.quantum);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
-        let mut line = OfFlow { lines: &mut self.lines, member };
+        let mut line = FlowQueue { lines: &mut self.lines, member };
         law.dequeue(&self.standing, cx, &mut line, leaves)
     }
 

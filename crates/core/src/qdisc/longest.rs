@@ -8,8 +8,8 @@ use crate::packet::{Member, make_room};
 /// Finding a longest one and changing a backlog take the same time for any number of members.
 #[derive(Debug, Default)]
 pub(super) struct Longest {
-    heads: Heads,
-    places: Places,
+    heads: BacklogLists,
+    places: ListLinks,
 }
 
 /// The same for each of many groups. A member is in one group at most.
@@ -17,10 +17,10 @@ pub(super) struct Longest {
 /// Only a group with a backlog has lists, as they take much more memory than an idle group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    heads: Vec<Heads>,
+    heads: Vec<BacklogLists>,
     /// Indices of lists that no group has.
     free: Vec<u32>,
-    places: Places,
+    places: ListLinks,
 }
 
 /// A group of [`Groups`]: the index of its lists.
@@ -29,7 +29,7 @@ pub(super) struct Group(Option<u32>);
 
 /// The lists of one group of members: list `k` holds backlogs from `2^(k-1)` to `2^k - 1` bytes.
 #[derive(Clone, Debug)]
-struct Heads {
+struct BacklogLists {
     /// First member of each list.
     first: [u32; CLASSES],
     /// Bit `k` says whether list `k` has members.
@@ -38,10 +38,10 @@ struct Heads {
 
 /// The places of members in the lists of groups; a member is in one group at most.
 #[derive(Debug, Default)]
-struct Places(Vec<Node>);
+struct ListLinks(Vec<ListNode>);
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ListNode {
     class: u32,
     next: u32,
     previous: u32,
@@ -52,7 +52,7 @@ const NIL: u32 = u32::MAX;
 /// The last list holds all backlogs from 8 GiB on.
 const CLASSES: usize = 35;
 const LAST: u32 = 34;
-const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
+const OUTSIDE: ListNode = ListNode { class: 0, next: NIL, previous: NIL };
 
 impl Longest {
     /// Sets the backlog of `member`.
@@ -86,7 +86,7 @@ impl Groups {
     fn lists(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             let at = u32::try_from(self.heads.len()).unwrap_or(NIL);
-            self.heads.push(Heads::default());
+            self.heads.push(BacklogLists::default());
             at
         })
     }
@@ -97,13 +97,13 @@ impl Groups {
     }
 }
 
-impl Default for Heads {
+impl Default for BacklogLists {
     fn default() -> Self {
         Self { first: [NIL; CLASSES], used: 0 }
     }
 }
 
-impl Heads {
+impl BacklogLists {
     /// A member of the group with a longest backlog; `None` if no member has any.
     fn member(&self) -> Option<Member> {
         let class = self.used.checked_ilog2()?;
@@ -111,10 +111,10 @@ impl Heads {
     }
 }
 
-impl Places {
+impl ListLinks {
     /// Sets the backlog of `member` of the group `heads`. A member without backlog may change its
     /// group.
-    fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
+    fn set(&mut self, heads: &mut BacklogLists, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
         make_room(&mut self.0, member.index(), OUTSIDE);
         if self.0[member.index()].class != class {
@@ -123,7 +123,7 @@ impl Places {
         }
     }
 
-    fn insert(&mut self, heads: &mut Heads, member: Member, class: u32) {
+    fn insert(&mut self, heads: &mut BacklogLists, member: Member, class: u32) {
         if class == 0 {
             return;
         }
@@ -131,12 +131,12 @@ impl Places {
         if next != NIL {
             self.0[Member(next).index()].previous = member.0;
         }
-        self.0[member.index()] = Node { class, next, previous: NIL };
+        self.0[member.index()] = ListNode { class, next, previous: NIL };
         heads.used |= 1 << class;
     }
 
-    fn remove(&mut self, heads: &mut Heads, member: Member) {
-        let Node { class, next, previous } = self.0[member.index()];
+    fn remove(&mut self, heads: &mut BacklogLists, member: Member) {
+        let ListNode { class, next, previous } = self.0[member.index()];
         if class == 0 {
             return;
         }

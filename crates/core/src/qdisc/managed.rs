@@ -31,7 +31,7 @@ pub(super) enum Verdict {
 
 /// Limit of a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub(super) struct QueueLimit {
     /// Most bytes, as frames.
     pub(super) bytes: Bytes,
     /// Most packets.
@@ -41,13 +41,13 @@ pub(super) struct Limit {
 /// A queue with its active queue management.
 pub(super) struct Managed<A> {
     pub(super) aqm: A,
-    limit: Limit,
+    limit: QueueLimit,
     line: FlowFifo,
 }
 
 impl<A: Aqm> Managed<A> {
     /// An empty queue.
-    pub(super) fn new(aqm: A, limit: Limit) -> Self {
+    pub(super) fn new(aqm: A, limit: QueueLimit) -> Self {
         Self { aqm, limit, line: FlowFifo::default() }
     }
 

@@ -76,19 +76,19 @@ impl Config {
         Ruler::new(self.measure, self.packet)
     }
 
-    pub(super) fn marking(&self) -> Marking {
-        Marking { up_to: self.ecn.then(|| self.mark_up_to.real()) }
+    pub(super) fn marking(&self) -> MarkRule {
+        MarkRule { up_to: self.ecn.then(|| self.mark_up_to.real()) }
     }
 }
 
 /// The rule that decides between a mark and a drop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marking {
+pub(super) struct MarkRule {
     /// The probability up to which packets are marked. `None` for never.
     up_to: Option<f64>,
 }
 
-impl Marking {
+impl MarkRule {
     /// The decision on a packet that is hit while the probability is `base`.
     pub(super) fn verdict(self, base: f64) -> Verdict {
         if self.up_to.is_some_and(|most| base <= most) { Verdict::Mark } else { Verdict::Drop }
@@ -98,7 +98,7 @@ impl Marking {
 /// Random early detection.
 pub(super) struct Red {
     detector: Detector,
-    marking: Marking,
+    marking: MarkRule,
     random: Random,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Sparing {
     random: Random,
     /// Window of the trunk that sends from this queue, in bytes.
     window: u64,
-    flows: Vec<Flow>,
+    flows: Vec<SparedFlow>,
     /// Number of the present period of two seconds, counted from 1.
     era: u64,
     /// Flows that sent in this period, and in the one before.
@@ -56,7 +56,7 @@ pub(super) struct Sparing {
 
 /// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
+struct SparedFlow {
     /// The period in which it last sent.
     era: u64,
     /// Packets that must depart before it may be hit again.
@@ -71,7 +71,7 @@ impl Sparing {
             let last = if era == self.era + 1 { self.active[0] } else { 0 };
             (self.era, self.active) = (era, [0, last]);
         }
-        make_room(&mut self.flows, member.index(), Flow::default());
+        make_room(&mut self.flows, member.index(), SparedFlow::default());
         let flow = &mut self.flows[member.index()];
         self.active[0] += u64::from(flow.era != era);
         flow.era = era;

@@ -17,7 +17,7 @@ pub struct TrunkReport {
     /// State of its congestion control.
     pub state: TrunkState,
     /// The weight, the last round of its adjuster, and the decisions. `None` for a trunk without a weight.
-    pub weight: Option<itcp::Report>,
+    pub weight: Option<itcp::AdjusterReport>,
 }
 
 /// State of the congestion control of a trunk.

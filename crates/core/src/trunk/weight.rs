@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use super::Config;
-use crate::itcp::{RateAdjuster, Report, Seen};
+use crate::itcp::{AdjusterReport, GatewayLoad, RateAdjuster};
 use crate::random::Random;
 use crate::{Bytes, Factor, Time};
 
@@ -97,7 +97,7 @@ impl TrunkWeight {
             return None;
         }
         let backlogged = self.backlogged_since.map_or(Duration::ZERO, |since| now.since(since));
-        let seen = Seen {
+        let seen = GatewayLoad {
             queue,
             arrived: self.arrived,
             sent: self.sent,
@@ -118,7 +118,7 @@ impl TrunkWeight {
     }
 
     /// The latest round, and the decisions so far.
-    pub(super) const fn report(&self) -> Report {
+    pub(super) const fn report(&self) -> AdjusterReport {
         self.adjuster.report()
     }
 }

@@ -7,12 +7,12 @@ fn queue(adjuster: &mut RateAdjuster, from: u64, per_second: i64) {
     queue_of(adjuster, from, per_second, idle());
 }
 
-fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Seen) {
+fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: GatewayLoad) {
     let mut seen = seen;
     round(adjuster, &mut seen, |at, seen| {
         let moved = bytes(per_second.unsigned_abs(), at);
         let queue = if per_second < 0 { from - moved } else { from + moved };
-        Seen { queue: Bytes(queue), ..seen }
+        GatewayLoad { queue: Bytes(queue), ..seen }
     });
 }
 
@@ -20,17 +20,17 @@ fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Seen)
 #[test]
 fn equation_10_in_units() {
     // 125 packets of 1,000 bytes a second on a path of 1,250: delta' is a tenth. 4 (0.1 + 0.1) / 2 = 0.4.
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     queue(&mut adjuster, 300_000, 125_000);
     assert_eq!(adjuster.report().last.unwrap().slope, 125_000);
     assert_eq!(millionths(&adjuster), 4_400_000);
     // The same with windows and queues in packets of another size: the ratio has no unit.
-    let mut adjuster = build(&config(Kind::Literal));
-    queue_of(&mut adjuster, 300_000, 250_000, Seen { window: Bytes(105_000), ..idle() });
+    let mut adjuster = build(&config(LawKind::Literal));
+    queue_of(&mut adjuster, 300_000, 250_000, GatewayLoad { window: Bytes(105_000), ..idle() });
     assert_eq!(millionths(&adjuster), 4_400_000);
     // A longer path with the same window has less bandwidth: delta' is 0.2.
-    let mut adjuster = build(&config(Kind::Literal));
-    queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt: Some(2 * RTT), ..idle() });
+    let mut adjuster = build(&config(LawKind::Literal));
+    queue_of(&mut adjuster, 300_000, 125_000, GatewayLoad { least_rtt: Some(2 * RTT), ..idle() });
     assert_eq!(millionths(&adjuster), 4_600_000);
 }
 
@@ -39,7 +39,7 @@ fn equation_10_in_units() {
 fn below_the_low_threshold_the_weight_does_not_grow() {
     // Means of a queue that grows by 10 bytes each 100 ms from `from`: 55 bytes more. The threshold is 200,000.
     for (from, grows) in [(199_945, false), (199_946, true)] {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         queue(&mut adjuster, from, 100);
         assert_eq!(adjuster.weight() > Factor::whole(4), grows, "{from}");
         assert_eq!(adjuster.report().last.unwrap().queue, Bytes(from + 55));
@@ -50,7 +50,7 @@ fn below_the_low_threshold_the_weight_does_not_grow() {
 #[test]
 fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
     let after = |per_second| {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         queue(&mut adjuster, 2_000_000, per_second);
         (millionths(&adjuster), adjuster.report().decisions.forced)
     };
@@ -61,7 +61,7 @@ fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
     assert_eq!(after(750_000), (5_400_000, 1));
     assert_eq!(after(-1), (4_000_000, 0));
     // Falling for long, but still above: no decrease.
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     for _ in 0..4 {
         queue(&mut adjuster, 2_000_000, -1_000);
     }
@@ -74,7 +74,7 @@ fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
 /// Catches: one round is enough; the count is kept after a decrease; beta in place of 1 - beta.
 #[test]
 fn a_decrease_needs_two_new_negative_rounds() {
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     let weights: Vec<u64> = (0..5)
         .map(|_| {
             queue(&mut adjuster, 100_000, -1_000);
@@ -87,7 +87,7 @@ fn a_decrease_needs_two_new_negative_rounds() {
 /// Catches: slope zero counted as negative, as positive, or skipped between two negative rounds.
 #[test]
 fn a_slope_of_zero_is_neither() {
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     for per_second in [-1_000, 0, -1_000, 0, 0, 0] {
         queue(&mut adjuster, 500_000, per_second);
     }
@@ -104,12 +104,12 @@ fn a_slope_of_zero_is_neither() {
 #[test]
 fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     let blocked_for = |samples: u64, per_second: u64, rounds: u32| {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         let mut seen = idle();
         for _ in 0..rounds {
             round(&mut adjuster, &mut seen, |at, seen| {
                 let blocked = at <= Duration::from_millis(100 * samples) && !at.is_zero();
-                Seen { queue: Bytes(10_000 - bytes(per_second, at)), blocked, ..seen }
+                GatewayLoad { queue: Bytes(10_000 - bytes(per_second, at)), blocked, ..seen }
             });
         }
         millionths(&adjuster)
@@ -127,8 +127,8 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
 /// high threshold.
 #[test]
 fn a_blocked_round_is_not_a_falling_one() {
-    let mut adjuster = build(&config(Kind::Literal));
-    let blocked = Seen { blocked: true, ..idle() };
+    let mut adjuster = build(&config(LawKind::Literal));
+    let blocked = GatewayLoad { blocked: true, ..idle() };
     queue_of(&mut adjuster, 100_000, -1_000, blocked);
     assert_eq!(millionths(&adjuster), 4_200_000);
     queue(&mut adjuster, 100_000, -1_000);
@@ -143,8 +143,8 @@ fn a_blocked_round_is_not_a_falling_one() {
 fn without_a_path_it_grows_by_epsilon_alone() {
     for least_rtt in [None, Some(Duration::ZERO)] {
         for window in [Bytes::ZERO, WINDOW] {
-            let mut adjuster = build(&config(Kind::Literal));
-            queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt, window, ..idle() });
+            let mut adjuster = build(&config(LawKind::Literal));
+            queue_of(&mut adjuster, 300_000, 125_000, GatewayLoad { least_rtt, window, ..idle() });
             assert_eq!(millionths(&adjuster), 4_200_000, "{least_rtt:?} {window:?}");
         }
     }
@@ -153,7 +153,7 @@ fn without_a_path_it_grows_by_epsilon_alone() {
 /// Catches: `fixed` with a law.
 #[test]
 fn a_fixed_weight_is_measured_and_not_changed() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     for per_second in [750_000, -1_000, -1_000, -1_000] {
         queue(&mut adjuster, 2_000_000, per_second);
     }

@@ -11,11 +11,11 @@ struct Load {
     service: u64,
 }
 
-fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, load: Load) {
+fn load(adjuster: &mut RateAdjuster, seen: &mut GatewayLoad, load: Load) {
     round(adjuster, seen, |at, start| {
         let busy = at * load.busy / 100;
         let sent_busy = bytes(load.service, busy);
-        Seen {
+        GatewayLoad {
             arrived: start.arrived + bytes(load.arrive, at),
             sent: start.sent + sent_busy.max(bytes(load.arrive, at)),
             sent_busy: start.sent_busy + sent_busy,
@@ -27,7 +27,7 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, load: Load) {
 
 /// The weight after each of these rounds.
 fn after(loads: &[Load]) -> Vec<u64> {
-    let mut adjuster = build(&config(Kind::Measured));
+    let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
     let each = loads.iter().map(|it| {
         load(&mut adjuster, &mut seen, *it);
@@ -72,7 +72,7 @@ fn ample_service_in_two_rounds_decreases() {
 fn bytes_that_did_not_wait_are_not_service() {
     // 500,000 arrive, and while busy, for a tenth of the time, 520,000 are served. All bytes sent
     // per busy time would be 5,000,000, and the weight would fall.
-    let mut adjuster = build(&config(Kind::Measured));
+    let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
     for _ in 0..3 {
         load(&mut adjuster, &mut seen, Load { arrive: 500_000, busy: 10, service: 520_000 });
@@ -91,7 +91,7 @@ fn bytes_that_did_not_wait_are_not_service() {
 fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
     // 52,500 bytes in 42 ms: 1.25 MB/s.
     let service = |busy| {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         load(&mut adjuster, &mut idle(), Load { arrive: 100_000, busy, service: 200_000 });
         adjuster.report().last.unwrap().service.unwrap().bps() / 8
     };
@@ -102,8 +102,8 @@ fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
 #[test]
 fn without_a_service_rate_nothing_changes() {
     for least_rtt in [None, Some(Duration::ZERO)] {
-        let mut adjuster = build(&config(Kind::Measured));
-        let mut seen = Seen { least_rtt, ..idle() };
+        let mut adjuster = build(&config(LawKind::Measured));
+        let mut seen = GatewayLoad { least_rtt, ..idle() };
         for _ in 0..3 {
             load(&mut adjuster, &mut seen, Load { arrive: 100, busy: 0, service: 0 });
         }
@@ -114,9 +114,9 @@ fn without_a_service_rate_nothing_changes() {
 }
 
 /// The service rate, in bytes per second, of a round whose samples have these busy parts, in percent, and rates.
-fn service_of(service: Service, samples: &[(u32, u64)]) -> u64 {
+fn service_of(service: ServiceSamples, samples: &[(u32, u64)]) -> u64 {
     let count = u32::try_from(samples.len()).unwrap();
-    let config = Config { service, samples: count, ..config(Kind::Measured) };
+    let config = Config { service, samples: count, ..config(LawKind::Measured) };
     let mut adjuster = build(&config);
     let mut seen = idle();
     adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
@@ -135,22 +135,22 @@ fn contended_service_is_the_rate_beside_busy_neighbours() {
     // Of 100 samples the neighbour is idle in 70, and busy in 26. Four are outliers.
     let mut samples =
         [vec![(50, 1_000_000); 70], vec![(50, 400_000); 26], vec![(50, 50_000); 4]].concat();
-    assert_eq!(service_of(Service::Contended, &samples), 400_000);
-    assert_eq!(service_of(Service::Mean, &samples), 806_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 400_000);
+    assert_eq!(service_of(ServiceSamples::Mean, &samples), 806_000);
     // Samples that are busy for less than a fifth do not count.
     samples.extend(vec![(19, 10_000); 50]);
-    assert_eq!(service_of(Service::Contended, &samples), 400_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 400_000);
     samples.extend(vec![(20, 10_000); 6]);
-    assert_eq!(service_of(Service::Contended, &samples), 10_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 10_000);
     // Nine busy samples are too few for a quantile.
     let few = [vec![(100, 800_000); 8], vec![(100, 80_000); 1], vec![(0, 0); 5]].concat();
-    assert_eq!(service_of(Service::Contended, &few), 720_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &few), 720_000);
 }
 
 /// The fluid model of one link of 1,250,000 bytes/s. The share of a gateway is the weight's; while the other is
 /// idle it gets all. Returns the shares of the first gateway after each of 60 rounds. A load above its share is
 /// always busy; the second gateway may have a file that never ends.
-fn shares(kinds: [Kind; 2], loads: [f64; 2]) -> Vec<f64> {
+fn shares(kinds: [LawKind; 2], loads: [f64; 2]) -> Vec<f64> {
     let mut gateways = [0, 1].map(|it: usize| {
         let config = Config { weight: Factor::whole(2), ..config(kinds[it]) };
         (build(&config), idle())
@@ -180,7 +180,7 @@ fn whole(real: f64) -> u64 {
 #[test]
 fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
     // The neighbour has a file that never ends, and a fixed weight of 2.
-    let shares = shares([Kind::Measured, Kind::Fixed], [0.52, 1.0]);
+    let shares = shares([LawKind::Measured, LawKind::Fixed], [0.52, 1.0]);
     assert!(shares[0] < 0.52);
     assert!(shares[10..].iter().all(|share| (0.52..0.65).contains(share)), "{shares:?}");
 }
@@ -190,6 +190,6 @@ fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
 /// long file.
 #[test]
 fn capacity_that_idle_neighbours_leave_over_lets_both_weights_fall() {
-    let shares = shares([Kind::Measured, Kind::Measured], [0.52, 0.24]);
+    let shares = shares([LawKind::Measured, LawKind::Measured], [0.52, 0.24]);
     assert_eq!(*shares.last().unwrap(), 0.5);
 }

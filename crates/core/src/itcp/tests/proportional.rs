@@ -4,10 +4,15 @@ use super::*;
 
 /// A round in which `arrive` bytes per second arrive. While busy, for `busy` percent of the time,
 /// `service` bytes per second are sent.
-fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, busy): (u64, u32)) {
+fn load(
+    adjuster: &mut RateAdjuster,
+    seen: &mut GatewayLoad,
+    arrive: u64,
+    (service, busy): (u64, u32),
+) {
     round(adjuster, seen, |at, start| {
         let busy = at * busy / 100;
-        Seen {
+        GatewayLoad {
             arrived: start.arrived + bytes(arrive, at),
             sent: start.sent + bytes(service, busy),
             sent_busy: start.sent_busy + bytes(service, busy),
@@ -20,7 +25,7 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, arrive: u64, (service, bus
 /// Catches: the service rate of this round as the capacity; a capacity from samples with pauses; n left out.
 #[test]
 fn the_weight_is_the_load_as_a_part_of_the_capacity() {
-    let mut adjuster = build(&config(Kind::Proportional));
+    let mut adjuster = build(&config(LawKind::Proportional));
     let mut seen = idle();
     // Samples with pauses give no capacity.
     load(&mut adjuster, &mut seen, 500_000, (2_000_000, 50));
@@ -38,7 +43,7 @@ fn the_weight_is_the_load_as_a_part_of_the_capacity() {
 /// Catches: an average of the first rounds that counts from zero; a long memory of few rounds; none.
 #[test]
 fn a_load_is_averaged_over_twenty_rounds() {
-    let mut adjuster = build(&config(Kind::Proportional));
+    let mut adjuster = build(&config(LawKind::Proportional));
     let mut seen = idle();
     for _ in 0..30 {
         load(&mut adjuster, &mut seen, 500_000, (1_000_000, 100));
@@ -56,7 +61,7 @@ fn a_load_is_averaged_over_twenty_rounds() {
 /// A file of 50 rounds arrives within a round. Catches: a round that counts for more than the capacity.
 #[test]
 fn a_round_counts_for_at_most_the_capacity() {
-    let mut adjuster = build(&config(Kind::Proportional));
+    let mut adjuster = build(&config(LawKind::Proportional));
     let mut seen = idle();
     for _ in 0..20 {
         load(&mut adjuster, &mut seen, 200_000, (1_000_000, 100));

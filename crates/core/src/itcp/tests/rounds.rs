@@ -9,7 +9,7 @@ use super::*;
 fn two_gateways_do_not_update_at_the_same_time() {
     let updates = |component| {
         let mut adjuster =
-            RateAdjuster::new(&config(Kind::Fixed), Random::new(7, component), Time::ZERO);
+            RateAdjuster::new(&config(LawKind::Fixed), Random::new(7, component), Time::ZERO);
         let each = (0..200).map(|_| {
             let before = adjuster.poll_timeout();
             round(&mut adjuster, &mut idle(), |_, seen| seen);
@@ -38,7 +38,7 @@ fn two_gateways_do_not_update_at_the_same_time() {
 /// Catches: a round with fewer or more samples; samples before the wait; a drift of the samples.
 #[test]
 fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     let began = adjuster.poll_timeout();
     for sample in 0..=10 {
         assert_eq!(adjuster.poll_timeout(), began + Duration::from_millis(100) * sample);
@@ -53,7 +53,7 @@ fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
 /// Catches: a sample for each call.
 #[test]
 fn an_early_call_takes_no_sample() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     adjuster.handle_timeout(adjuster.poll_timeout(), &idle());
     let due = adjuster.poll_timeout();
     for _ in 0..100 {
@@ -66,7 +66,7 @@ fn an_early_call_takes_no_sample() {
 #[test]
 fn a_gap_abandons_the_round_and_a_delay_does_not() {
     let gap = |late: Duration| {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         for sample in 0..=10 {
             let late = if sample == 5 { late } else { Duration::ZERO };
             adjuster.handle_timeout(adjuster.poll_timeout() + late, &idle());
@@ -87,14 +87,15 @@ fn a_gap_abandons_the_round_and_a_delay_does_not() {
 /// Catches: totals subtracted without a check; a reset of one total that is overlooked.
 #[test]
 fn totals_that_run_backwards_abandon_the_round() {
-    let full = Seen { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
+    let full =
+        GatewayLoad { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
     for reset in [
-        Seen { arrived: 8, ..full },
-        Seen { sent: 8, ..full },
-        Seen { sent_busy: 8, ..full },
-        Seen { busy: Duration::ZERO, ..full },
+        GatewayLoad { arrived: 8, ..full },
+        GatewayLoad { sent: 8, ..full },
+        GatewayLoad { sent_busy: 8, ..full },
+        GatewayLoad { busy: Duration::ZERO, ..full },
     ] {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         for seen in [full, full, reset] {
             adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
         }
@@ -108,7 +109,7 @@ fn totals_that_run_backwards_abandon_the_round() {
 /// Catches: the same clock reading twice, which would divide by zero.
 #[test]
 fn a_clock_that_stands_still_abandons_the_round() {
-    let mut adjuster = build(&config(Kind::Measured));
+    let mut adjuster = build(&config(LawKind::Measured));
     for _ in 0..3 {
         adjuster.handle_timeout(Time::MAX, &idle());
     }
@@ -119,13 +120,13 @@ fn a_clock_that_stands_still_abandons_the_round() {
 /// single idle sample.
 #[test]
 fn the_number_of_connections_bounds_the_weight_at_once() {
-    let config = Config { most: Most::Connections, ..config(Kind::Fixed) };
+    let config = Config { most: Most::Connections, ..config(LawKind::Fixed) };
     let mut adjuster = build(&config);
     // No connections are known yet.
     assert_eq!(adjuster.weight(), Factor::ONE);
     let early = Time::ZERO;
     let mut with = |connections| {
-        let changed = adjuster.handle_timeout(early, &Seen { connections, ..idle() });
+        let changed = adjuster.handle_timeout(early, &GatewayLoad { connections, ..idle() });
         assert_eq!(changed.unwrap_or_else(|| adjuster.weight()), adjuster.weight());
         changed.map(|weight| weight.millionths() / 1_000_000)
     };
@@ -134,13 +135,13 @@ fn the_number_of_connections_bounds_the_weight_at_once() {
         [Some(4), Some(3), None, Some(1), Some(4)]
     );
     // A round with at most two connections sets the weight to two.
-    let mut seen = Seen { connections: 2, ..idle() };
+    let mut seen = GatewayLoad { connections: 2, ..idle() };
     round(&mut adjuster, &mut seen, |_, seen| seen);
     adjuster.handle_timeout(Time::ZERO, &idle());
     assert_eq!(adjuster.weight(), Factor::whole(2));
 }
 
-fn any_seen() -> impl Strategy<Value = Seen> {
+fn any_seen() -> impl Strategy<Value = GatewayLoad> {
     let number = || prop_oneof![Just(0), 1..2_000_000_u64, Just(u64::MAX)];
     let span = || (0..3_000_000_000_u64).prop_map(Duration::from_nanos);
     let rtt = prop_oneof![
@@ -151,16 +152,18 @@ fn any_seen() -> impl Strategy<Value = Seen> {
     ];
     let totals = (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, span());
     (number(), totals, any::<bool>(), number(), rtt, 0..30_u32).prop_map(
-        |(queue, (arrived, sent, sent_busy, busy), blocked, window, least_rtt, connections)| Seen {
-            queue: Bytes(queue),
-            arrived,
-            sent,
-            sent_busy,
-            busy,
-            blocked,
-            window: Bytes(window),
-            least_rtt,
-            connections,
+        |(queue, (arrived, sent, sent_busy, busy), blocked, window, least_rtt, connections)| {
+            GatewayLoad {
+                queue: Bytes(queue),
+                arrived,
+                sent,
+                sent_busy,
+                busy,
+                blocked,
+                window: Bytes(window),
+                least_rtt,
+                connections,
+            }
         },
     )
 }
@@ -172,18 +175,18 @@ proptest! {
     /// sums and products.
     #[test]
     fn the_weight_is_never_outside_its_bounds(
-        kind in prop_oneof![Just(Kind::Literal), Just(Kind::Measured)],
-        service in prop_oneof![Just(Service::Mean), Just(Service::Contended)],
+        kind in prop_oneof![Just(LawKind::Literal), Just(LawKind::Measured)],
+        service in prop_oneof![Just(ServiceSamples::Mean), Just(ServiceSamples::Contended)],
         most in prop_oneof![Just(Most::Connections), (4..20_u32).prop_map(Most::Constant)],
         steps in proptest::collection::vec((any_seen(), 0..150_u64), 200..300),
         max_queue in prop_oneof![Just(Bytes(1)), Just(Bytes(1_000_000)), Just(Bytes(u64::MAX))],
     ) {
         let config = Config { samples: 12, service, most, max_queue, ..config(kind) };
         let mut adjuster = build(&config);
-        let mut total = Seen::default();
+        let mut total = GatewayLoad::default();
         for (seen, late) in steps {
             // The totals of a driver grow.
-            total = Seen {
+            total = GatewayLoad {
                 arrived: total.arrived + seen.arrived,
                 sent: total.sent + seen.sent,
                 sent_busy: total.sent_busy + seen.sent_busy,

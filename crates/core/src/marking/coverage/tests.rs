@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::memory::Entry;
+use super::super::memory::TrackedFlow;
 use super::super::testing::Place;
 use super::*;
 use crate::marking::{Marking, Tracked};
@@ -173,7 +173,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());
-            let markable = |entry: &Entry| entry.track.is_markable();
+            let markable = |entry: &TrackedFlow| entry.track.is_markable();
             prop_assert!(!marking.common.memory.has_missed(markable));
         }
     }

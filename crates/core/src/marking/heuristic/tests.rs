@@ -162,7 +162,7 @@ proptest! {
                 _ => place.depart(),
             }
             let marking = &place.marking;
-            let [mut now, mut last] = [Accounts::new(Rounds::Next), Accounts::new(Rounds::Next)];
+            let [mut now, mut last] = [Accounts::new(ProjectedRounds::Next), Accounts::new(ProjectedRounds::Next)];
             for flow in 0..10 {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);

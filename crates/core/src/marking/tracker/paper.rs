@@ -12,7 +12,7 @@
 //! `paper+idle` takes no sample from a gap of more than two RTT.
 
 use super::Sighting;
-use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segments};
+use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, RoundState, SegmentOrder, data, segments};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 use crate::{Factor, Time, parameters};
 
@@ -65,7 +65,7 @@ pub(super) struct Gaps {
 /// State of a flow, observed in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    pub(super) rounds: Rounds,
+    pub(super) rounds: RoundState,
     gaps: Gaps,
     /// Only the SYN was seen; it arrived at `rounds.start`.
     opening: bool,
@@ -74,14 +74,14 @@ pub struct Paper {
 impl Paper {
     /// A tracker whose only packet so far is `seen`.
     pub(super) fn new(gaps: Gaps, seen: &Sighting<'_>) -> Self {
-        let mut paper = Self { rounds: Rounds::default(), gaps, opening: false };
+        let mut paper = Self { rounds: RoundState::default(), gaps, opening: false };
         paper.restart(seen);
         paper
     }
 
     /// Forgets the flow's earlier connection, and begins with `seen`.
     pub(super) fn restart(&mut self, seen: &Sighting<'_>) {
-        (self.rounds, self.opening) = (Rounds::default(), false);
+        (self.rounds, self.opening) = (RoundState::default(), false);
         self.rounds.rtt = FIRST_RTT;
         self.rounds.begin(seen.now);
         self.rounds.last = Micros::of(seen.now);
@@ -107,7 +107,7 @@ impl Paper {
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         if segment.flags.any(TcpFlags::SYN) {
             // A SYN between data is stray (RFC 9293, section 3.10.7.4); a closed connection has
@@ -118,7 +118,7 @@ impl Paper {
             }
             return begins;
         }
-        if order == Order::Elsewhere {
+        if order == SegmentOrder::Elsewhere {
             self.restart(seen);
             return true;
         }

@@ -45,7 +45,7 @@ pub(super) const IDLE_ROUNDS: u32 = 2;
 
 /// The current round of a flow, and the size of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct RoundState {
     /// Arrival of the first packet of the round.
     pub(super) start: Micros,
     /// Arrival of the last packet.
@@ -64,7 +64,7 @@ pub(super) struct Rounds {
     /// Frame length of the largest segment of the flow.
     frame: u16,
     flags: u8,
-    response: Response,
+    response: MarkResponse,
 }
 
 /// A mark or drop was seen in this round.
@@ -86,7 +86,7 @@ const PENDING: u8 = 128;
 
 /// Position of a segment relative to earlier ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Order {
+pub(super) enum SegmentOrder {
     /// The segment follows the highest sequence number seen.
     Next,
     /// Segments before it are missing: they were dropped or overtaken upstream.
@@ -101,7 +101,7 @@ pub(super) enum Order {
 /// A larger distance between two sequence numbers cannot be a window (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
 
-impl Rounds {
+impl RoundState {
     const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -115,8 +115,8 @@ impl Rounds {
     }
 
     /// Notes the numbers and marks of a data segment of the current round.
-    fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: Order) {
-        if matches!(order, Order::Next | Order::Gap | Order::Elsewhere) {
+    fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: SegmentOrder) {
+        if matches!(order, SegmentOrder::Next | SegmentOrder::Gap | SegmentOrder::Elsewhere) {
             self.next = segment.end_seq();
         }
         self.set(SENT, true);
@@ -129,17 +129,17 @@ impl Rounds {
     }
 
     /// Position of a segment relative to earlier ones.
-    pub(super) fn order(&self, segment: &TcpSegment) -> Order {
+    pub(super) fn order(&self, segment: &TcpSegment) -> SegmentOrder {
         let ahead = segment.seq.wrapping_sub(self.next);
         let behind = self.next.wrapping_sub(segment.seq);
         if !self.has(SENT) || ahead == 0 {
-            Order::Next
+            SegmentOrder::Next
         } else if ahead < MAX_WINDOW {
-            Order::Gap
+            SegmentOrder::Gap
         } else if behind < MAX_WINDOW {
-            Order::Again
+            SegmentOrder::Again
         } else {
-            Order::Elsewhere
+            SegmentOrder::Elsewhere
         }
     }
 
@@ -154,14 +154,14 @@ impl Rounds {
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
         // The sender halves its window once per loss: the retransmission belongs to the mark of the
         // previous round.
-        let copy = order == Order::Again && !self.has(MARKED_BEFORE);
-        if order == Order::Gap || copy {
+        let copy = order == SegmentOrder::Again && !self.has(MARKED_BEFORE);
+        if order == SegmentOrder::Gap || copy {
             self.set(MARKED, true);
         }
         self.add(seen.now, seen.packet);
@@ -174,14 +174,14 @@ impl Rounds {
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
-        if order == Order::Gap {
+        if order == SegmentOrder::Gap {
             self.set(MARKED, true);
         }
-        let copy = order == Order::Again && !self.has(REDUCED | REDUCED_BEFORE);
+        let copy = order == SegmentOrder::Again && !self.has(REDUCED | REDUCED_BEFORE);
         if copy || (says_reduced(segment) && !self.has(REDUCED)) {
             self.bytes_before = self.window() / 2;
             self.set(REDUCED, true);
@@ -325,7 +325,7 @@ const LEAST_WINDOW: u32 = 8;
 /// The first is the round of the mark. In the second the sender learns of it. CWR is no proof:
 /// Linux also sends it if the congestion control keeps its window, as BBR does.
 #[derive(Clone, Copy, Debug, Default)]
-struct Response {
+struct MarkResponse {
     /// The window at the mark that is being judged.
     window: u32,
     /// Rounds until the mark is judged; zero if none is.
@@ -342,7 +342,7 @@ const ROUNDS_TO_RESPOND: u8 = 3;
 /// Chosen by `marking/exp1`, 40 seeds of 240 flows that respond: four marks condemned a flow in three seeds.
 const IGNORED_MARKS: u8 = 8;
 
-impl Response {
+impl MarkResponse {
     const fn asked(&mut self, window: u32, least: u32) {
         if self.left == 0 && window >= least {
             (self.window, self.left) = (window, ROUNDS_TO_RESPOND);

@@ -20,7 +20,7 @@
 use super::Sighting;
 pub(super) use super::paper::Config;
 use super::paper::Paper;
-use super::rounds::{Micros, Order, data, micros};
+use super::rounds::{Micros, SegmentOrder, data, micros};
 use crate::flow::{Rtt, before};
 use crate::packet::{Direction, TcpFlags, TcpSegment};
 
@@ -44,11 +44,11 @@ pub struct TwoWay {
     /// Timestamp of the ACK at `acked`; valid with `has_echo`.
     echo: u32,
     has_echo: bool,
-    state: State,
+    state: AckState,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum AckState {
     /// No ACK was seen: gaps begin rounds. The tracker waits for the next new segment.
     Deaf,
     /// As `Deaf`, and the tracker waits for the ACK of a segment.
@@ -89,14 +89,14 @@ impl TwoWay {
             stretch: 0,
             echo: 0,
             has_echo: false,
-            state: State::Deaf,
+            state: AckState::Deaf,
         };
         tracker.restart(seen);
         tracker
     }
 
     fn restart(&mut self, seen: &Sighting<'_>) {
-        self.state = State::Deaf;
+        self.state = AckState::Deaf;
         let known = seen.flow.and_then(|flow| flow.rtt().end_to_end());
         if let Some(rtt) = known.filter(|_| !self.gaps.is_opening()) {
             self.gaps.rounds.rtt = micros(rtt);
@@ -108,7 +108,7 @@ impl TwoWay {
     fn listen(&mut self, seen: &Sighting<'_>) {
         if let Some(segment) = data(seen).filter(|_| !self.gaps.is_opening()) {
             (self.from, self.ack) = (segment.seq, segment.seq);
-            (self.acked, self.state) = (Micros::of(seen.now), State::Listening);
+            (self.acked, self.state) = (Micros::of(seen.now), AckState::Listening);
             self.stretch = seen.packet.len;
         }
     }
@@ -119,51 +119,51 @@ impl TwoWay {
         let order = self.gaps.rounds.order(segment);
         let clock = Micros::of(seen.now);
         let is_syn = segment.flags.any(TcpFlags::SYN);
-        let by_gaps = matches!(self.state, State::Deaf | State::Listening);
-        if by_gaps || is_syn || order == Order::Elsewhere {
+        let by_gaps = matches!(self.state, AckState::Deaf | AckState::Listening);
+        if by_gaps || is_syn || order == SegmentOrder::Elsewhere {
             return self.by_gaps(seen, segment, order);
         }
         let silent = clock.since(self.heard).min(clock.since(self.gaps.rounds.start));
-        if self.state == State::Waiting && silent > self.gaps.rounds.rtt.max(LONGEST_SILENCE) {
+        if self.state == AckState::Waiting && silent > self.gaps.rounds.rtt.max(LONGEST_SILENCE) {
             // This round was longer than an RTT and gives no sample.
             self.gaps.rounds.begin(seen.now);
             self.gaps.rounds.count(seen, segment, order);
             self.listen(seen);
             return true;
         }
-        if self.state == State::Waiting && self.repeats(segment, order) {
-            self.state = State::Repeated;
+        if self.state == AckState::Waiting && self.repeats(segment, order) {
+            self.state = AckState::Repeated;
         }
         let begins = match self.state {
-            State::Acked | State::Met => self.is_reaction(clock, segment, seen),
-            State::Repeated => clock.since(self.gaps.rounds.start) >= self.gaps.rounds.rtt,
-            State::Deaf | State::Listening | State::Waiting => false,
+            AckState::Acked | AckState::Met => self.is_reaction(clock, segment, seen),
+            AckState::Repeated => clock.since(self.gaps.rounds.start) >= self.gaps.rounds.rtt,
+            AckState::Deaf | AckState::Listening | AckState::Waiting => false,
         };
         if begins {
             self.begin(seen, segment, order);
-        } else if self.state == State::Met {
+        } else if self.state == AckState::Met {
             self.stretch = self.stretch.saturating_add(seen.packet.len);
         }
         self.gaps.rounds.count_reaction(seen, segment, order) || begins
     }
 
     /// True if the awaited ACK may be the ACK of a retransmission, or wait for one.
-    const fn repeats(&self, segment: &TcpSegment, order: Order) -> bool {
-        matches!(order, Order::Again) && !before(self.from, segment.seq)
+    const fn repeats(&self, segment: &TcpSegment, order: SegmentOrder) -> bool {
+        matches!(order, SegmentOrder::Again) && !before(self.from, segment.seq)
     }
 
-    fn by_gaps(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: Order) -> bool {
+    fn by_gaps(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: SegmentOrder) -> bool {
         let was_opening = self.gaps.is_opening();
         let changed = self.gaps.on_segment(seen, segment, order);
-        if was_opening || self.gaps.is_opening() || order == Order::Elsewhere {
+        if was_opening || self.gaps.is_opening() || order == SegmentOrder::Elsewhere {
             self.restart(seen);
             return true;
         }
         let waited = Micros::of(seen.now).since(self.acked);
         if self.repeats(segment, order) || waited > LONGEST_SILENCE {
-            self.state = State::Deaf;
+            self.state = AckState::Deaf;
         }
-        if self.state == State::Deaf && order != Order::Again {
+        if self.state == AckState::Deaf && order != SegmentOrder::Again {
             self.listen(seen);
         } else {
             self.stretch = self.stretch.saturating_add(seen.packet.len);
@@ -180,7 +180,7 @@ impl TwoWay {
         echoed && clock.since(self.acked) >= least - least / EARLY
     }
 
-    fn begin(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: Order) {
+    fn begin(&mut self, seen: &Sighting<'_>, segment: &TcpSegment, order: SegmentOrder) {
         let span = segment.seq.wrapping_sub(self.from);
         let rounds = &mut self.gaps.rounds;
         let waited = Micros::of(seen.now).since(self.heard);
@@ -188,7 +188,7 @@ impl TwoWay {
         let late = self.ack == rounds.next && waited > to_sender + rounds.rtt / LATE;
         // Data that this ACK acknowledged was in flight until then.
         let payload = (segment.payload / u32::from(seen.packet.segments).max(1)).max(1);
-        if self.state == State::Met {
+        if self.state == AckState::Met {
             rounds.bytes = self.stretch;
         } else {
             rounds.widen(self.stretch / payload);
@@ -201,8 +201,8 @@ impl TwoWay {
         }
         (self.from, self.state) = match order {
             // The ACK may be for the first transmission.
-            Order::Again => (rounds.next.wrapping_sub(1), State::Repeated),
-            _ => (segment.seq, State::Waiting),
+            SegmentOrder::Again => (rounds.next.wrapping_sub(1), AckState::Repeated),
+            _ => (segment.seq, AckState::Waiting),
         };
     }
 
@@ -225,18 +225,19 @@ impl TwoWay {
             (self.ack, self.heard) = (segment.ack, clock);
         }
         let began = match self.state {
-            State::Deaf | State::Met | State::Acked => return false,
+            AckState::Deaf | AckState::Met | AckState::Acked => return false,
             _ if !before(self.from, segment.ack) => return false,
-            State::Listening => Some(self.acked),
-            State::Waiting => Some(self.gaps.rounds.start),
-            State::Repeated => None,
+            AckState::Listening => Some(self.acked),
+            AckState::Waiting => Some(self.gaps.rounds.start),
+            AckState::Repeated => None,
         };
-        self.state = if self.state == State::Listening { State::Met } else { State::Acked };
+        self.state =
+            if self.state == AckState::Listening { AckState::Met } else { AckState::Acked };
         self.acked = clock;
         (self.has_echo, self.echo) =
             segment.timestamps.map_or((false, 0), |(value, _)| (true, value));
         if let Some(began) = began {
-            if self.state == State::Acked {
+            if self.state == AckState::Acked {
                 let stretch = self.from.wrapping_sub(ack);
                 self.stretch = if before(ack, self.from) { stretch } else { 0 };
             }

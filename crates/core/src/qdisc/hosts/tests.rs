@@ -7,13 +7,13 @@ use crate::{Reason, Time};
 
 const FULL: u32 = 1_514;
 
-fn bench() -> Bench<Hosts> {
+fn bench() -> Bench<HostFairQueue> {
     Bench::new(Config::default().build(None, chance()))
 }
 
 /// Keeps `full` packets of each of `bulk`, pairs of a host and a member, waiting, and takes `packets` out. Returns the
 /// bytes of each member.
-fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
+fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
     let mut sent = vec![0; 128];
     bulk.iter().for_each(|(host, member)| {
         (0..3).for_each(|_| bench.enqueue_of(*host, *member, FULL));
@@ -122,7 +122,7 @@ fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     let mut bench = bench();
     let bulk = [(1, 1), (1, 2), (1, 3)];
     serve(&mut bench, &bulk, 30);
-    let count = |bench: &mut Bench<Hosts>| {
+    let count = |bench: &mut Bench<HostFairQueue>| {
         let mut first = 0;
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
@@ -160,7 +160,7 @@ fn ack(number: u32) -> TcpSegment {
 
 /// Numbers of the ACKs of one flow that depart when those with `numbers` wait, each for `millis`.
 fn departs(
-    bench: &mut Bench<Hosts>,
+    bench: &mut Bench<HostFairQueue>,
     numbers: impl IntoIterator<Item = u32>,
     millis: u64,
 ) -> Vec<u32> {

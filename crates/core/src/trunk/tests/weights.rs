@@ -17,7 +17,7 @@ fn fixed(weight: u32) -> itcp::Config {
 /// Rounds of 2 s, so that a test sees many of them.
 fn measured(weight: u32) -> itcp::Config {
     let every = Duration::from_millis(100);
-    itcp::Config { kind: itcp::Kind::Measured, samples: 20, every, ..fixed(weight) }
+    itcp::Config { kind: itcp::LawKind::Measured, samples: 20, every, ..fixed(weight) }
 }
 
 fn management(weight: itcp::Config) -> Config {
