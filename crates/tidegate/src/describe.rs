@@ -269,9 +269,9 @@ fn policy_fields(policy: &Policy) -> Fields {
     );
     match &policy.action {
         Action::Pass => {}
-        Action::Shape { conditioning, queue, signal } => {
+        Action::Shape { conditioning, queue, ack_control } => {
             fields.insert("queue", queue_name(queue));
-            let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
+            let control = ack_control.as_ref().map_or_else(|| "none".to_owned(), mechanism);
             fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }

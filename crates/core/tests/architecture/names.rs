@@ -10,12 +10,8 @@ const OF_REGISTRIES: &[&str] = &["Config"];
 /// Names that several types of the core still share. The list only shrinks: a name leaves it when one
 /// type of this name is left.
 const SHARED_IN_CORE: &[&str] = &[
-    "Account", "Arrival", "Claim", "Class", "Control", "Counts", "Decision", "End", "Entry",
-    "Fields", "Flow", "Heads", "Holds", "Hosts", "Inside", "Key", "Kind", "Known", "Law", "Limit",
-    "Line", "Lines", "Link", "Load", "Marking", "Mode", "Node", "Observed", "OfFlow", "Order",
-    "Others", "Part", "Place", "Places", "Probe", "Progress", "Promise", "Receiver", "Record",
-    "Report", "Response", "Round", "Rounds", "Seen", "Sent", "Service", "Shares", "Slot", "Stage",
-    "State", "Tally", "Waiting", "Weight",
+    "Account", "Claim", "Class", "Counts", "Flow", "Holds", "Inside", "Key", "Known", "Link",
+    "Load", "Part", "Place", "Record", "Shares", "Slot", "Stage", "State", "Tally", "Waiting",
 ];
 
 /// Files with methods of a type whose fields are in another branch of the module tree.
