@@ -34,7 +34,7 @@ pub(super) trait BandwidthProbe: Send {
     /// Handles expired timeouts. `backlogged` is `true` while user packets wait in the tunnel queue.
     fn handle_timeout(&mut self, _now: Time, _backlogged: bool) {}
 
-    /// `Trunk::pump` begins to send packets of the share. It has sent those of the guarantee before.
+    /// `Trunk::pump` begins to send packets of the share. It has sent the packets of the guarantee before.
     fn start(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
 
     /// Returns `true` if the share permits the departure of a user packet now. The trunk checks its

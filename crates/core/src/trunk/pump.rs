@@ -10,8 +10,8 @@ use crate::packet::Fifo;
 use crate::{Cx, PacketId};
 
 impl Trunk {
-    /// Sends all packets that may depart now, in this order: user packets of the guarantee, user packets of the share
-    /// with the probe's own packets among them, and user packets that bypass the trunk.
+    /// Sends all packets that may depart now. User packets of the guarantee are first. User packets of the share follow,
+    /// with the probe's own packets among them. User packets that bypass the trunk are last.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let now = cx.now;
         self.probe.handle_timeout(now, !self.tunnel.is_empty());

@@ -168,8 +168,8 @@ mod tests {
         Tunnel::of(&Config { wire, ..config() }, queue)
     }
 
-    /// Catches: bytes of encapsulation that are left out, or counted once for all frames of a super-packet; TCP/IP
-    /// headers counted for the first frame only.
+    /// Catches: bytes of encapsulation that are not counted for each frame of a super-packet; TCP/IP headers counted for
+    /// the first frame only.
     #[test]
     fn a_packet_takes_the_length_of_its_frames_on_the_path() {
         let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };

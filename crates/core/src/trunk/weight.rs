@@ -1,8 +1,8 @@
 //! The weight of a trunk: a trunk whose users send more gets a larger share of the path.
 //!
 //! A [`RateAdjuster`] (see [`itcp`](crate::itcp)) observes the tunnel queue over rounds of many samples. This file
-//! supplies its input: the time in which the queue was backlogged (`busy`), the user bytes that arrived (`arrived`),
-//! and the user bytes sent while the queue was backlogged (`sent_busy`). At the end of a round the adjuster may
+//! measures the input: the time with a backlog (`busy`), the user bytes that arrived (`arrived`), and the user bytes
+//! sent during a backlog (`sent_busy`). At the end of a round the adjuster may
 //! change the weight `w`. The bandwidth probe applies it: as `round(w)` management connections, or as `theta = w`
 //! packets in the queue of weighted Vegas.
 //!

@@ -33,7 +33,7 @@ pub(super) struct BoundaryMeasurement {
     pub(super) rtt: Duration,
     /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Those of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
     pub(super) missing: i64,
     /// Bytes and time between the arrivals of both boundaries at the receiver. `None` if unknown.
     pub(super) arrived: Option<Arrived>,

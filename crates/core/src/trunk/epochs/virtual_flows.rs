@@ -28,7 +28,7 @@ const ROUND: u64 = 16;
 pub(super) struct VirtualFeedback {
     /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Those of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
     pub(super) missing: i64,
     /// The smoothed round-trip time.
     pub(super) srtt: Duration,
