@@ -224,7 +224,7 @@ class Experiment:
             kind: ``"shown otherwise"`` or ``"context"``; the other two follow from ``paper``.
             at_least: the lowest permitted end of the confidence interval.
             at_most: the highest permitted end.
-            within: instead of these, the permitted distance from ``paper``, as a fraction of it.
+            within: instead of both, the permitted relative distance from ``paper``.
             margin: the smallest relevant distance from a bound. An estimate that is shown to
                 be nearer is at the bound, and the claim does not hold.
             statistic: reduces the numbers of all seeds to the judged one.
