@@ -1,26 +1,29 @@
-//! Integrated TCP: the weight of an aggregate connection follows the load offered to its gateway.
+//! Integrated TCP: the rate adjuster of an aggregate gateway.
 //!
-//! An *aggregate gateway* ends the local TCP connections of a site. It carries their files over one long-lived
-//! *aggregate connection*, whose congestion control has a *weight* `w`. On a shared bottleneck, connection `i`
-//! gets the *share* `phi_i = w_i / sum w` (equation 3). If `phi_i` is below the offered load `rho_i` of its site,
-//! the queue of the gateway grows and sojourns become long. The [`RateAdjuster`] therefore measures the gateway
-//! in rounds, and changes the weight at the end of each:
+//! An *aggregate gateway* terminates the local TCP connections of a site. It carries their bytes over one long-lived TCP
+//! connection, the *aggregate connection*. The congestion control of this connection has a *weight* `w`. If several
+//! aggregate connections share a bottleneck, connection `i` gets the *share* `phi_i = w_i / sum w` of its rate
+//! (equation 3).
+//!
+//! The *load* `rho_i` of a site is the rate at which its bytes arrive at the gateway, as a part of the bottleneck's rate.
+//! If the share is below the load, the queue of the gateway grows. So the [`RateAdjuster`] measures the gateway in rounds
+//! of `C` samples, one sample each `P`. At the end of a round it may change the weight:
 //!
 //! ```text
-//! wait U(0, 1) C P  ->  C samples, one each P  ->  increase, decrease or hold  ->  least <= w <= n
+//! random wait, at most C P  ->  C samples, one each P  ->  increase, decrease or keep w  ->  least <= w <= n
 //! ```
 //!
-//! Three laws decide: [`LawKind::Literal`] uses the slope of the queue, [`LawKind::Measured`] the measured load and service
-//! rate, [`LawKind::Proportional`] the load alone.
+//! One of three laws decides. [`LawKind::Literal`] uses the slope of the queue, [`LawKind::Measured`] the measured load and
+//! service rate, and [`LawKind::Proportional`] the load alone.
 //!
-//! Source: `itcp`, sections 3 and 4.
+//! Source: `itcp`, sections 3 (weights and shares) and 4 (rate adjuster).
 //!
 //! Differs:
-//! - A sample at the start of the round gives the totals that the measured law subtracts.
-//! - With [`Most::Connections`] a decision is bounded by the most connections seen in its round. Otherwise a
-//!   single idle sample would reset the weight to its least. Between decisions the applied weight is also at most
-//!   the present number of connections.
-//! - A round is abandoned if samples are missing or a total runs backwards. It decides nothing.
+//! - A round has an additional first sample. The law `measured` subtracts its totals from those of the last sample.
+//! - With [`Most::Connections`], the weight that a law chooses is at most the largest number of connections in its round.
+//!   If the last sample counted instead, an idle moment would reset the weight to its least value. The applied weight is
+//!   also at most the present number of connections.
+//! - If samples are missing or a total decreases, the round is abandoned, and the weight stays.
 
 mod config;
 mod literal;
@@ -44,27 +47,28 @@ use measured::Measured;
 use proportional::Proportional;
 use round::{RoundObservation, Sampling};
 
-/// The state of an aggregate gateway, as its driver sees it. Totals count from the start of the connection.
-/// All bytes are payload.
+/// A sample: the state of an aggregate gateway now, and totals since the start of the aggregate connection. All bytes are
+/// payload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct GatewayLoad {
-    /// Bytes that now wait in the gateway for the aggregate connection.
+    /// Bytes that wait in the gateway now to be sent over the aggregate connection.
     pub queue: Bytes,
     /// Total of bytes that arrived from local connections.
     pub arrived: u64,
     /// Total of bytes sent over the aggregate connection, each counted once.
     pub sent: u64,
-    /// Those of `sent` that were sent while the gateway was busy, as `busy` defines it.
+    /// Part of `sent` that was sent while the gateway was busy: see `busy`.
     pub sent_busy: u64,
-    /// Total time in which at least one stream waited for the aggregate connection, or was stopped by the gateway.
+    /// Total time in which the gateway was busy: at least one local connection had bytes that waited, or was stopped by the
+    /// gateway.
     pub busy: Duration,
-    /// The gateway now keeps at least one source from sending.
+    /// The gateway stops at least one local connection from sending now, because its buffers are full.
     pub blocked: bool,
     /// Congestion window of the aggregate connection.
     pub window: Bytes,
-    /// Least round-trip time of the aggregate connection; `None` until it is measured.
+    /// Least round-trip time of the aggregate connection. `None` until it is measured.
     pub least_rtt: Option<Duration>,
-    /// Local connections that are open now: `n_i` of the paper.
+    /// Number of local connections that are open now: `n_i` of the paper.
     pub connections: u32,
 }
 
@@ -110,11 +114,13 @@ pub struct RateAdjuster {
     random: Random,
     /// The weight that the law has chosen.
     chosen: Factor,
-    /// The weight in force: `chosen`, within the bounds that hold now.
+    /// The weight in force: `chosen`, limited to the present bounds.
     applied: Factor,
-    /// The round in progress; `None` during the random wait.
+    /// The round in progress. `None` during the random wait before a round.
     sampling: Option<Sampling>,
+    /// Time of the next sample.
     due: Time,
+    /// The latest complete round.
     last: Option<LoadRound>,
     decisions: Decisions,
 }
@@ -124,29 +130,29 @@ pub struct RateAdjuster {
 pub struct AdjusterReport {
     /// The weight in force.
     pub weight: Factor,
-    /// The latest complete round; `None` before the first.
+    /// The latest complete round. `None` before the first.
     pub last: Option<LoadRound>,
     /// Decisions since the start.
     pub decisions: Decisions,
 }
 
-/// Numbers of rounds by their outcome.
+/// Number of rounds by their outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Decisions {
     /// The weight was increased: the load exceeded the share.
     pub increased: u64,
-    /// The weight was increased because the queue was above `high_threshold` (`literal` only).
+    /// The weight was increased because the queue exceeded `high_threshold` (law `literal` only).
     pub forced: u64,
     /// The weight was decreased.
     pub decreased: u64,
     /// The weight was kept.
     pub held: u64,
-    /// The round had gaps or inconsistent totals, and was abandoned.
+    /// Samples were missing or a total decreased, so the round was abandoned.
     pub abandoned: u64,
 }
 
 impl RateAdjuster {
-    /// Starts at `now` with the random wait. The weight is the initial one of `config`.
+    /// Starts at `now` with a random wait, and with the weight of `config`.
     #[must_use]
     pub fn new(config: &Config, random: Random, now: Time) -> Self {
         let law = match config.kind {
@@ -178,8 +184,8 @@ impl RateAdjuster {
 
     /// Takes a sample if one is due. Returns the weight if it changed.
     ///
-    /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample, but applies the bound of
-    /// [`Most::Connections`].
+    /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample. But it limits the weight to the present number
+    /// of connections, with [`Most::Connections`].
     pub fn handle_timeout(&mut self, now: Time, seen: &GatewayLoad) -> Option<Factor> {
         if now >= self.due {
             self.sample(now, seen);
@@ -243,28 +249,30 @@ impl RateAdjuster {
         *count += 1;
     }
 
-    /// Begins the wait before a round: it keeps the gateways of a bottleneck from changing at the same time.
+    /// Begins the random wait before a round. It prevents that all gateways of a bottleneck change their weights at the
+    /// same time.
     fn wait(&mut self, now: Time) {
         let span = self.random.below(nanos(self.config.round()));
         self.due = now + Duration::from_nanos(span);
     }
 }
 
-/// Change of the weight at the end of a round.
+/// Decision of a law at the end of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum WeightChange {
+    /// Keep the weight.
     Hold,
-    /// Set this weight.
+    /// Set the weight to this value.
     Set(Factor),
-    /// Increase by this weight.
+    /// Increase the weight by this value.
     Increase(Factor),
-    /// Increase by this weight, because the queue is too long.
+    /// Increase the weight by this value, because the queue is too long.
     Force(Factor),
-    /// Decrease by the part `beta`.
+    /// Decrease the weight by the part `beta` of it.
     Decrease,
 }
 
-/// The law that decides, with its memory of earlier rounds.
+/// The law that decides, with its state from earlier rounds.
 #[derive(Clone, Debug)]
 enum WeightLaw {
     Fixed,
@@ -289,7 +297,7 @@ impl WeightLaw {
     }
 }
 
-/// `0.5 (delta + epsilon) weight`, rounded down (equation 10).
+/// The increase `0.5 (delta + epsilon) weight`, rounded down (equation 10).
 fn step(delta: Factor, epsilon: Factor, weight: Factor) -> Factor {
     let sum = u128::from(delta.millionths()) + u128::from(epsilon.millionths());
     let twice = sum.saturating_mul(u128::from(weight.millionths()));

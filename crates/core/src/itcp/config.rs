@@ -2,7 +2,7 @@
 //!
 //! Source: `itcp`, section 4 and Table I (samples, interval, weight, epsilon, beta, thresholds, longest queue).
 //!
-//! Differs: the longest queue is in bytes; 200,000 packets of 1,000 bytes are 200 MB. `margin` is ours.
+//! Differs: `max_queue` is in bytes: the 200,000 packets of the paper, with 1,000 bytes each, are 200 MB. `margin` is ours.
 
 use std::fmt;
 use std::time::Duration;
@@ -76,13 +76,13 @@ choice! {
     }
 }
 
-/// The greatest weight. The paper uses a constant in its runs, and the number of connections in its
-/// text.
+/// Upper bound of the weight. The text of the paper uses the number of connections, and its experiments a constant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Most {
-    /// This number, at least one.
+    /// A constant, at least one.
     Constant(u32),
-    /// The number of local connections: the aggregate is then no more aggressive than they are together.
+    /// The number of local connections. The aggregate connection is then no more aggressive than these connections
+    /// together would be.
     Connections,
 }
 
@@ -98,7 +98,7 @@ pub fn mechanisms() -> Vec<Mechanism> {
 }
 
 impl Config {
-    /// The samples of a round take this long: `C P`. The random wait is at most as long.
+    /// Time from the first to the last sample of a round: `C P`. The random wait is at most as long.
     #[must_use]
     pub fn round(&self) -> Duration {
         self.every.saturating_mul(self.samples)
@@ -123,16 +123,16 @@ impl Config {
         Ok(())
     }
 
-    /// `sum (rho_i + epsilon)` over the gateways of a bottleneck.
+    /// The sum of `rho_i + epsilon` over all gateways of a bottleneck, whose loads `rho_i` are `loads`.
     ///
-    /// The weights of all are certain to converge if it is below one (Proposition 1 of the paper).
+    /// If the sum is below one, the weights converge (Proposition 1 of the paper).
     #[must_use]
     pub fn demanded(&self, loads: &[Factor]) -> Factor {
         let each = |load: &Factor| load.millionths().saturating_add(self.epsilon.millionths());
         Factor::from_millionths(loads.iter().map(each).fold(0, u64::saturating_add))
     }
 
-    /// `weight`, bounded as required by the current number of local connections.
+    /// `weight`, limited to the bounds. `connections` is the number of local connections for [`Most::Connections`].
     pub(super) fn bounded(&self, weight: Factor, connections: u32) -> Factor {
         let most = match self.most {
             Most::Constant(most) => most,
@@ -141,11 +141,11 @@ impl Config {
         weight.min(Factor::whole(most)).max(self.least)
     }
 
-    /// Checks the ranges of all parameters, as the reader of files does.
+    /// Checks the range of each parameter, and conditions between parameters.
     ///
     /// # Errors
     ///
-    /// If they contradict each other. The text names them and the value to write instead.
+    /// If a condition is violated. The text names the parameters and the value to write instead.
     pub fn check(&self) -> Result<(), String> {
         self.in_range()?;
         if self.round() > LONGEST_ROUND {
@@ -177,13 +177,13 @@ impl Config {
     }
 }
 
-/// Two samples always lie on a line; the third shows whether the queue has a trend.
+/// Fewest samples of a round. Two samples always lie on a line, so a trend needs a third.
 const LEAST_SAMPLES: u32 = 3;
 
-/// With [`LONGEST_ROUND`] it keeps the sums of least squares within 128 bits (`slope`).
+/// Most samples of a round. With [`LONGEST_ROUND`], the sums of least squares then fit into 128 bits (see `slope`).
 const MOST_SAMPLES: u32 = 10_000;
 
-/// The longest round: a load changes over a day.
+/// Longest round. A measurement over more than a day would miss changes of the load.
 const LONGEST_ROUND: Duration = Duration::from_secs(86_400);
 
 impl<'de> Deserialize<'de> for Most {

@@ -373,9 +373,9 @@ choice! {
     /// The rounds of a flow that the projection counts.
     #[derive(Default)]
     pub enum ProjectedRounds {
-        /// Only the next round of each flow, as in the paper.
+        /// The next round of each flow, as in the paper.
         Next = "next",
-        /// A round in each round-trip time of the flow.
+        /// A round in each round trip of the flow.
         All = "all" [default],
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters in files: names, defaults, and refused values with their advice.
+//! Tests of parameters in files: names, defaults, and error messages for refused values.
 
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ fn all_parameters_are_read_with_their_units() {
     assert_eq!(read(&text.replace('\n', " ")), Ok(expected));
 }
 
-/// Catches: a check that is left out, or one that is off by one.
+/// Catches: a range that is not checked, or a bound that is off by one.
 #[test]
 fn bad_parameters_are_refused_with_advice() {
     for (text, expected) in [
@@ -97,7 +97,9 @@ fn a_path_has_a_round_trip_time_of_at_most_the_sampling_interval() {
     assert!(config.check_path(Duration::ZERO).unwrap_err().contains("zero"));
 }
 
-/// `itcp`, section 5: the two runs of the paper. Catches: epsilon counted once.
+/// The two experiments of `itcp`, section 5.
+///
+/// Catches: `epsilon` counted once, not once for each gateway.
 #[test]
 fn the_sum_of_proposition_1_is_that_of_the_paper() {
     let demanded = |loads: &[u64]| {

@@ -1,9 +1,9 @@
-//! The `measured` law: busy gateways, ample service, and rates from the window.
+//! Tests of the law `measured`: saturated gateways, spare service rates, and service rates from the window.
 
 use super::*;
 
-/// Load of a round: bytes per second that arrive, the busy part in percent, and bytes per second
-/// sent while busy. The rest is sent while idle.
+/// A round: bytes per second that arrive, the busy part in percent, and bytes per second sent while busy. The other bytes
+/// are sent while the gateway is idle.
 #[derive(Clone, Copy)]
 struct Load {
     arrive: u64,
@@ -25,7 +25,7 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut GatewayLoad, load: Load) {
     });
 }
 
-/// The weight after each of these rounds.
+/// The weight after each of the rounds.
 fn after(loads: &[Load]) -> Vec<u64> {
     let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
@@ -36,42 +36,42 @@ fn after(loads: &[Load]) -> Vec<u64> {
     each.collect()
 }
 
-/// Catches: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above
-/// the service.
+/// Catches: an increase by `(a - s) / a`, by a negative excess, or without the margin; a busy part of exactly 0.95 that counts
+/// as saturated; an increase of an unsaturated gateway.
 #[test]
 fn a_saturated_gateway_increases_by_its_excess_load() {
-    // (600 - 500) / 500 = 0.2 and 0.1: 0.5 (0.2 + 0.1) 4 = 0.6.
+    // The excess is (600 - 500) / 500 = 0.2, and the margin 0.1. The increase is 0.5 (0.2 + 0.1) 4 = 0.6.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 100, service: 500_000 }]), [4_600_000]);
     assert_eq!(after(&[Load { arrive: 600_000, busy: 96, service: 500_000 }]), [4_600_000]);
-    // Less arrives than is sent while a backlog drains: the weight grows by the margin alone.
+    // The load is below the service rate, because a backlog drains. The weight grows by the margin alone.
     assert_eq!(after(&[Load { arrive: 300_000, busy: 100, service: 500_000 }]), [4_200_000]);
-    // At 95 % and below the gateway has pauses.
+    // With a busy part of 95 % or less, the gateway is not saturated.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 95, service: 500_000 }]), [4_000_000]);
 }
 
-/// Catches: a decrease after one round; the count kept; without the margin; busy rounds counted; `<=`.
+/// Catches: a decrease after one round, or after only one further round; a comparison without the margin; a saturated round
+/// that counts towards a decrease; a service rate of exactly the load with margin that counts as spare.
 #[test]
 fn ample_service_in_two_rounds_decreases() {
     let ample = Load { arrive: 300_000, busy: 50, service: 600_000 };
     let tight = Load { arrive: 550_000, busy: 94, service: 600_000 };
     assert_eq!(after(&[ample; 4]), [4_000_000, 3_200_000, 3_200_000, 2_560_000]);
     assert_eq!(after(&[ample, tight, ample, tight]), [4_000_000; 4]);
-    // Equal within the margin: 500,000 (1 + 0.1) = 550,000.
+    // The service rate is exactly the load with the margin: 500,000 (1 + 0.1) = 550,000.
     let equal = Load { arrive: 500_000, busy: 94, service: 550_000 };
     assert_eq!(after(&[equal; 2]), [4_000_000; 2]);
     assert_eq!(after(&[Load { service: 550_100, ..equal }; 2]), [4_000_000, 3_200_000]);
-    // A saturated round never decreases the weight, however fast its service; it also ends the
-    // sequence.
+    // A saturated round never decreases the weight, even with a high service rate. It also ends the sequence.
     let saturated = Load { busy: 100, ..ample };
     assert_eq!(after(&[ample, saturated, ample]), [4_000_000, 4_200_000, 4_200_000]);
     assert_eq!(after(&[ample, Load { busy: 95, ..ample }, ample]), [4_000_000; 3]);
 }
 
-/// Catches: all bytes sent, over the busy time: bytes that pass an idle gateway at once are no service.
+/// Catches: a service rate that includes bytes sent while the gateway was idle.
 #[test]
 fn bytes_that_did_not_wait_are_not_service() {
-    // 500,000 arrive, and while busy, for a tenth of the time, 520,000 are served. All bytes sent
-    // per busy time would be 5,000,000, and the weight would fall.
+    // 500,000 bytes arrive per second. The gateway is busy for a tenth of the time, at a service rate of 520,000. All bytes
+    // divided by the busy time would give 5,000,000, and the weight would decrease.
     let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
     for _ in 0..3 {
@@ -86,10 +86,10 @@ fn bytes_that_did_not_wait_are_not_service() {
     assert_eq!(millionths(&adjuster), 4_000_000);
 }
 
-/// Catches: the rate of the window at any load; the busy rate below 5 %.
+/// Catches: `cwnd / minRTT` as the service rate of a busy gateway; a measured rate with a busy part below 5 %.
 #[test]
 fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
-    // 52,500 bytes in 42 ms: 1.25 MB/s.
+    // A window of 52,500 bytes in 42 ms is 1.25 MB/s.
     let service = |busy| {
         let mut adjuster = build(&config(LawKind::Measured));
         load(&mut adjuster, &mut idle(), Load { arrive: 100_000, busy, service: 200_000 });
@@ -109,11 +109,11 @@ fn without_a_service_rate_nothing_changes() {
         }
         assert_eq!((millionths(&adjuster), ended(&adjuster)), (4_000_000, 3));
     }
-    // A stalled connection: busy throughout, and nothing is sent. More weight would not help.
+    // The aggregate connection has stalled: the gateway is always busy, and sends nothing. More weight would not help.
     assert_eq!(after(&[Load { arrive: 100_000, busy: 100, service: 0 }; 2]), [4_000_000; 2]);
 }
 
-/// The service rate, in bytes per second, of a round whose samples have these busy parts, in percent, and rates.
+/// The service rate of a round in bytes per second. `samples` has the busy part in percent and the rate of each sample.
 fn service_of(service: ServiceSamples, samples: &[(u32, u64)]) -> u64 {
     let count = u32::try_from(samples.len()).unwrap();
     let config = Config { service, samples: count, ..config(LawKind::Measured) };
@@ -129,10 +129,11 @@ fn service_of(service: ServiceSamples, samples: &[(u32, u64)]) -> u64 {
     adjuster.report().last.unwrap().service.unwrap().bps() / 8
 }
 
-/// Catches: the least, the median or the mean; samples that were hardly busy; a quantile of few samples.
+/// Catches: the least rate, the median or the mean in place of the low quantile; samples that were hardly busy; a quantile of
+/// few samples.
 #[test]
 fn contended_service_is_the_rate_beside_busy_neighbours() {
-    // Of 100 samples the neighbour is idle in 70, and busy in 26. Four are outliers.
+    // The neighbour is idle in 70 of 100 samples, and busy in 26. Four are outliers.
     let mut samples =
         [vec![(50, 1_000_000); 70], vec![(50, 400_000); 26], vec![(50, 50_000); 4]].concat();
     assert_eq!(service_of(ServiceSamples::Contended, &samples), 400_000);
@@ -147,9 +148,9 @@ fn contended_service_is_the_rate_beside_busy_neighbours() {
     assert_eq!(service_of(ServiceSamples::Contended, &few), 720_000);
 }
 
-/// The fluid model of one link of 1,250,000 bytes/s. The share of a gateway is the weight's; while the other is
-/// idle it gets all. Returns the shares of the first gateway after each of 60 rounds. A load above its share is
-/// always busy; the second gateway may have a file that never ends.
+/// A fluid model of two gateways at a link of 1,250,000 bytes/s. Each gateway gets its share by weight, and the whole link
+/// while the other gateway is idle. A gateway with a load above its share is always busy. The second gateway may have a
+/// file that never ends. Returns the share of the first gateway after each of 60 rounds.
 fn shares(kinds: [LawKind; 2], loads: [f64; 2]) -> Vec<f64> {
     let mut gateways = [0, 1].map(|it: usize| {
         let config = Config { weight: Factor::whole(2), ..config(kinds[it]) };
@@ -176,18 +177,17 @@ fn whole(real: f64) -> u64 {
     format!("{real:.0}").parse().unwrap()
 }
 
-/// Catches: a law that stops below its load; an increase or a decrease with the wrong sign of the excess.
+/// Catches: a share that stays below the load; an excess with the wrong sign.
 #[test]
 fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
-    // The neighbour has a file that never ends, and a fixed weight of 2.
+    // The second gateway has a file that never ends, and a fixed weight of 2.
     let shares = shares([LawKind::Measured, LawKind::Fixed], [0.52, 1.0]);
     assert!(shares[0] < 0.52);
     assert!(shares[10..].iter().all(|share| (0.52..0.65).contains(share)), "{shares:?}");
 }
 
-/// A known limit of this law: neither gateway is saturated on average, so both give up their
-/// weight. The share of the first ends at 0.5, below its load, which matters when the second has a
-/// long file.
+/// A known limit of this law. Neither gateway is saturated on average, so both decrease their weights. The share of the first
+/// gateway ends at 0.5, below its load. This does harm when the second gateway gets a long file.
 #[test]
 fn capacity_that_idle_neighbours_leave_over_lets_both_weights_fall() {
     let shares = shares([LawKind::Measured, LawKind::Measured], [0.52, 0.24]);
