@@ -14,7 +14,7 @@ fn config(text: &str) -> Config {
     toml::from_str(&format!("tracker = \"paper\"\n{text}")).unwrap()
 }
 
-/// A queue with a rate of 8 Mbit/s. The filter passes a flow at its third packet or slightly later.
+/// A queue with a rate of 8 Mbit/s. The filter passes a flow after its second packet, or slightly later.
 fn place(limit: u64) -> Place<Heuristic> {
     let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096\nrounds = \"next\"");
     Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(limit))
