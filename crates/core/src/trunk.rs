@@ -52,7 +52,7 @@ use probe::{BandwidthProbe, ProbeReceiver, TrunkOutput, TunnelArrival};
 use tunnel::Tunnel;
 use weight::TrunkWeight;
 
-/// A packet from the other gateway that ends here, by its kind. The number is that of its management connection.
+/// A packet from the other gateway that ends here, by its kind. The number identifies the management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arriving {
     /// An ACK of management packets that this gateway has sent.

@@ -166,8 +166,8 @@ impl Filter {
 
     /// Returns `true` if the filter matches every packet that `other` matches.
     ///
-    /// The answer `true` is always right. The answer `false` may be wrong. For example, if this filter lists every value
-    /// of a field for which `other` has no ranges, or if only one of the filters is `inner`.
+    /// The answer `true` is always right. The answer `false` may be wrong. An example is a filter whose ranges contain
+    /// every port, if `other` has no ranges for ports. Another is a pair of which only one filter is `inner`.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         (self.inner == other.inner || !self.asks_for_key())
@@ -182,7 +182,7 @@ impl Filter {
             && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
-    /// How specific the filter is. A greater value is more specific.
+    /// The measure of how specific the filter is. A greater value is more specific.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
         let fields = [

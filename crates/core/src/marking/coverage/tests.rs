@@ -51,8 +51,10 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
 }
 
 /// Catches: a flow that loses its tracker although it sent the threshold, or keeps it with fewer bytes; a flow that loses a
-/// tracker that it got late in the last interval; packets of tracked flows that the filter counts; a small flow with a
-/// tracker throughout the interval that is no false positive.
+/// tracker that it got late in the last interval.
+///
+/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout the interval that
+/// is no false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);

@@ -262,8 +262,8 @@ impl RoundState {
 
     /// The window in frame bytes.
     ///
-    /// While the present round has fewer bytes than the previous round, the window is that of the previous round, or half
-    /// of it if that round was marked.
+    /// At first, the present round has fewer bytes than the previous round. Until it has more, the window is that of the
+    /// previous round, or half of it if the previous round was marked.
     ///
     /// Source: `marking`, section 2.1 (the paper's warning about rounds that have just begun).
     pub(super) fn window(&self) -> u32 {
@@ -325,7 +325,7 @@ impl RoundState {
 /// this gives `7 * 0.7 + 2 = 6.9`, which hardly differs from no response (RFC 9438, section 4.6).
 const LEAST_WINDOW: u32 = 8;
 
-/// Checks that the sender reduces its window after a mark: the third round that ends after the mark must be smaller than
+/// Checks that the sender reduces its window after a mark. The third round that ends after the mark must be smaller than
 /// the window at the mark.
 ///
 /// The first of these rounds is that of the mark. In the second, the sender learns of the mark. The third shows its

@@ -14,8 +14,8 @@
 //!
 //! Without ACKs, or while the round-trip time to the sender is unknown, gaps begin rounds as in the tracker `paper`.
 //!
-//! Source: `marking`, section 8 (use of both directions); RFC 7323, section 3.2 (echo of timestamps); Karn's algorithm,
-//! RFC 6298, section 3 (no sample if the first segment of the round is retransmitted).
+//! Source: `marking`, section 8 (use of both directions); RFC 7323, section 3.2 (echo of timestamps). RFC 6298, section 3
+//! (Karn's algorithm): a round whose first segment is retransmitted gives no sample.
 
 use super::Sighting;
 pub(super) use super::paper::Config;

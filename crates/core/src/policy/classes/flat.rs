@@ -77,7 +77,7 @@ fn related<'a>(
     }
 }
 
-/// One class of each circle of references. `others` has the class that each class refers to.
+/// Finds circles of references, and returns one class of each. `others` has the class that each class refers to.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
     // Each walk follows the references from a class. This is the number of the walk that visited a class, or zero.
