@@ -1,4 +1,4 @@
-//! State of trunks for the API, with rates since the last sample.
+//! The state of trunks for the API. Rates are measured between two samples.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::{millis, report};
 use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
-/// Bytes sent by trunks at the last sample, and their rates before it.
+/// For each trunk, the bytes sent until the last sample and the rate before it.
 #[derive(Default)]
 pub(super) struct Rates(BTreeMap<String, Look>);
 
-/// A sample of a trunk.
+/// The last sample of a trunk.
 struct Look {
     at: Instant,
     bytes: u64,
@@ -36,7 +36,7 @@ impl Rates {
         }
     }
 
-    /// Bits per second of the trunk called `name`, between the last two samples.
+    /// Rate of the trunk called `name` between the last two samples, in bits per second.
     fn of(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |look| look.rate)
     }
@@ -47,7 +47,7 @@ const fn sent(trunk: &TrunkReport) -> u64 {
     counts.elastic + counts.guaranteed + counts.past
 }
 
-/// The API's state of `trunks`. `peers` are their other ends, where there are ports.
+/// The API's view of `trunks`. `peers` are the other ends; it is empty without ports.
 pub(super) fn trunks(
     trunks: &[TrunkReport],
     peers: &[PeerReport],
@@ -81,7 +81,7 @@ pub(super) fn trunks(
     all.map(trunk).collect()
 }
 
-/// An alarm for each trunk whose two ends have incompatible settings.
+/// An alarm for each trunk whose two ends have different settings.
 pub(super) fn mismatches(trunks: &[Trunk]) -> impl Iterator<Item = String> {
     trunks.iter().filter_map(|trunk| {
         let setting = trunk.other_end.as_ref()?.difference.as_deref()?;

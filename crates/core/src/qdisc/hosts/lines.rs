@@ -1,6 +1,6 @@
-//! The contents of the queue `hosts`: packets by flow, flows, and the backlogs of their hosts.
+//! The packets in the queue `hosts`: a subqueue for each flow, and the backlogs of the hosts.
 //!
-//! Redundant ACKs are dropped as the line of their flow is served: see `thinning`.
+//! Redundant ACKs are dropped when their flow is served: see `thinning`.
 
 use super::super::law::CodelQueue;
 use super::super::longest::{Groups, Longest};
@@ -9,21 +9,21 @@ use super::host::{HostState, HostedFlow, index};
 use crate::packet::{FlowFifo, Member};
 use crate::{Bytes, Cx, PacketId, Reason};
 
-/// The packets that wait by flow, the flows, and their hosts.
+/// The packets of all flows, with the state of each flow and each host.
 #[derive(Default)]
 pub(super) struct HostFlowQueues {
     pub(super) all: FlowFifo,
-    /// By member.
+    /// State of each flow, by flow index.
     pub(super) flows: Vec<HostedFlow>,
-    /// Members by backlog, in groups by host.
+    /// Groups the flows of each host by their backlog, to find the longest.
     groups: Groups,
-    /// By number.
+    /// State of each host, by host index.
     pub(super) hosts: Vec<HostState>,
     longest: Longest,
 }
 
 impl HostFlowQueues {
-    /// Notes that the backlog of `member` was `before` bytes, and has changed.
+    /// Records that the backlog of the flow `member` has changed from `before`.
     pub(super) fn changed(&mut self, member: Member, before: Bytes) {
         let now = self.all.bytes_of(member);
         let Some(flow) = self.flows.get(member.index()) else { return };
@@ -33,7 +33,8 @@ impl HostFlowQueues {
         self.longest.set(Member(flow.host.0), host.bytes);
     }
 
-    /// Takes the `backlog` bytes of `member` away from its host, for another host.
+    /// Subtracts the `backlog` of the flow `member` from its host, because the flow moves to
+    /// another host.
     pub(super) fn leave_host(&mut self, member: Member, backlog: Bytes) {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
@@ -42,7 +43,8 @@ impl HostFlowQueues {
         self.longest.set(Member(old.0), host.bytes);
     }
 
-    /// A flow with a longest line of a host with a longest backlog; both to within a factor of two.
+    /// The longest flow queue of the host with the most bytes. Both are found to within a factor of
+    /// two.
     pub(super) fn longest_line(&self) -> Option<Member> {
         let host = self.longest.member()?;
         self.groups.member(self.hosts[host.index()].lines)
@@ -60,7 +62,7 @@ impl HostFlowQueues {
 pub(super) struct HostFlowQueue<'a> {
     pub(super) lines: &'a mut HostFlowQueues,
     pub(super) member: Member,
-    /// Redundant ACKs are dropped.
+    /// If set, redundant ACKs are dropped.
     pub(super) merging: Option<Merging>,
 }
 
