@@ -1,8 +1,7 @@
 //! Heap memory of an idle flow and of an idle class, as counted by the allocator.
 
-use std::alloc::System;
-
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use cap::Cap;
+use mimalloc::MiMalloc;
 use tidegate_core::gateway::Gateway;
 use tidegate_core::qdisc::QdiscSpec;
 
@@ -10,8 +9,9 @@ use crate::cases::{self, GROUP};
 use crate::number::real;
 use crate::report::{Line, Report};
 
+/// The allocator of the program, with a count of its bytes.
 #[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static HEAP: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
 
 /// Number of flows that have become idle.
 const FLOWS: u32 = 100_000;
@@ -96,17 +96,14 @@ const MOST_TIME: f64 = 1.0;
 
 /// Bytes currently on the heap.
 pub(crate) fn held() -> u64 {
-    let it = HEAP.stats();
-    let held = it.bytes_allocated.wrapping_sub(it.bytes_deallocated);
-    u64::try_from(held).unwrap_or(0)
+    u64::try_from(HEAP.allocated()).unwrap_or(0)
 }
 
 /// Heap bytes of the gateway that `make` returns.
 fn heap(make: impl FnOnce() -> anyhow::Result<Gateway>) -> anyhow::Result<f64> {
-    let region = Region::new(HEAP);
+    let before = held();
     let gateway = make()?;
-    let change = region.change();
+    let bytes = held().saturating_sub(before);
     drop(gateway);
-    let bytes = change.bytes_allocated.saturating_sub(change.bytes_deallocated);
-    Ok(real(u64::try_from(bytes)?))
+    Ok(real(bytes))
 }
