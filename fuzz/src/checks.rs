@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use tidegate_core::flow::FlowTable;
-use tidegate_core::itcp::{self, Kind, Most, RateAdjuster, Service};
+use tidegate_core::itcp::{self, LawKind, Most, RateAdjuster, ServiceSamples};
 use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
 use tidegate_core::packet::{Direction, Ecn, Network, TcpFlags, TcpSegment};
 use tidegate_core::random::Random;
@@ -317,8 +317,8 @@ const SAMPLE: usize = 16;
 pub(crate) fn adjuster_any(bytes: &[u8]) {
     let Some((what, samples)) = bytes.split_first() else { return };
     let config = itcp::Config {
-        kind: [Kind::Fixed, Kind::Literal, Kind::Measured][usize::from(what & 3).min(2)],
-        service: if what & 4 == 0 { Service::Mean } else { Service::Contended },
+        kind: [LawKind::Fixed, LawKind::Literal, LawKind::Measured][usize::from(what & 3).min(2)],
+        service: if what & 4 == 0 { ServiceSamples::Mean } else { ServiceSamples::Contended },
         most: if what & 8 == 0 { Most::Constant(10) } else { Most::Connections },
         samples: 3 + u32::from(what >> 4),
         every: Duration::from_millis(1),
@@ -327,11 +327,11 @@ pub(crate) fn adjuster_any(bytes: &[u8]) {
     };
     assert_eq!(config.check(), Ok(()));
     let mut adjuster = RateAdjuster::new(&config, Random::new(1, u64::from(*what)), Time::ZERO);
-    let mut seen = itcp::Seen::default();
+    let mut seen = itcp::GatewayLoad::default();
     for bytes in samples.chunks_exact(SAMPLE) {
         let short = |at: usize| u64::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
         let scaled = |at: usize| (short(at) & 0xfff) << (short(at) >> 12 << 2).min(51);
-        seen = itcp::Seen {
+        seen = itcp::GatewayLoad {
             queue: Bytes(scaled(0)),
             // The totals wrap around, as if a driver had reset them.
             arrived: seen.arrived.wrapping_add(scaled(2)),

@@ -132,7 +132,7 @@ pub struct Weight(pub itcp::Config);
 impl Read for Weight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         let fields = |_: &str| itcp::Config::NAMES;
-        mechanism(node, "a rate adjuster", itcp::Kind::NAMES, fields, found).map(Self)
+        mechanism(node, "a rate adjuster", itcp::LawKind::NAMES, fields, found).map(Self)
     }
 
     fn schema() -> Value {

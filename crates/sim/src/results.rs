@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Tally, Time, itcp};
 
 use crate::agenda::Agenda;
@@ -376,6 +376,6 @@ fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
 }
 
 /// The last measurement round of the rate adjuster that sets a trunk's weight.
-fn last_round(trunk: &TrunkReport) -> Option<itcp::Round> {
+fn last_round(trunk: &TrunkReport) -> Option<itcp::LoadRound> {
     trunk.weight.and_then(|it| it.last)
 }

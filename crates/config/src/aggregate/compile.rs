@@ -146,7 +146,7 @@ fn prefix(text: &Spanned<String>, found: &mut Findings) -> Option<IpNet> {
 fn weight(it: &raw::Aggregate, max_queue: Bytes) -> itcp::Config {
     let written = it.weight.as_ref().map(Spanned::get_ref);
     let config = written.map_or_else(
-        || itcp::Config { kind: itcp::Kind::Measured, ..itcp::Config::default() },
+        || itcp::Config { kind: itcp::LawKind::Measured, ..itcp::Config::default() },
         |it| it.config.clone(),
     );
     let of_gateway = written.is_none_or(|it| !it.has_queue);

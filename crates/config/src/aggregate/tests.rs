@@ -36,7 +36,7 @@ fn a_short_file_has_all_defaults() {
     assert_eq!((config.peer_key[1], config.peer_key[31]), (0x11, 0xff));
     assert_eq!(config.destinations[2].to_string(), "192.0.2.7/32");
     assert_eq!((config.reachable, config.max_connections), (None, None));
-    assert_eq!(config.weight.kind, itcp::Kind::Measured);
+    assert_eq!(config.weight.kind, itcp::LawKind::Measured);
     assert_eq!(config.weight.max_queue, config.max_queue);
     assert!(!config.confirm_close && is_meant(FILE) && !is_meant("[gateway]\nlan = \"a\""));
 }

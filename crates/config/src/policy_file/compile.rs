@@ -336,11 +336,11 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             let queue =
                 markings::queue(written, policy_is_controlled(raw), markings::Place::Policy, found);
             markings::has_no_trunk(raw, found);
-            let signal = raw.ack_control.get().and_then(|it| it.get_ref().0.clone());
+            let ack_control = raw.ack_control.get().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             let conditioning = conditioning?;
             rates::burst_carries_mean(raw, &conditioning.profile, longest, found);
-            return Some(Action::Shape { conditioning, queue, signal });
+            return Some(Action::Shape { conditioning, queue, ack_control });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,

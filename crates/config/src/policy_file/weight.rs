@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_core::Factor;
-use tidegate_core::itcp::{self, Config, Kind, Most};
+use tidegate_core::itcp::{self, Config, LawKind, Most};
 use tidegate_core::parameters::{Declared, Form, Value as _};
 use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
@@ -92,7 +92,7 @@ const KINDS: &[&str] = &["fixed", "measured"];
 /// A rate adjuster that keeps the weight at the number in `node`.
 fn fixed(node: &Node<'_>, found: &mut Findings) -> Option<Config> {
     match Factor::deserialize(ValueDeserializer::from(node.clone())) {
-        Ok(weight) => Some(Config { kind: Kind::Fixed, weight, ..usual() }),
+        Ok(weight) => Some(Config { kind: LawKind::Fixed, weight, ..usual() }),
         Err(error) => {
             let message = format!("`weight`: {}", error.message());
             let help = "write a number from 1 to 16, or \"measured\"";

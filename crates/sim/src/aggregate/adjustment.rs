@@ -1,6 +1,6 @@
 //! The rate adjuster of an aggregate gateway, and a record of its measurement rounds.
 
-use tidegate_core::itcp::{Config, Decisions, Most, RateAdjuster, Seen};
+use tidegate_core::itcp::{Config, Decisions, GatewayLoad, Most, RateAdjuster};
 use tidegate_core::random::Random;
 use tidegate_core::{Factor, Rate, Time};
 
@@ -56,7 +56,7 @@ impl Adjustment {
     }
 
     /// Calls the adjuster with the measurements `seen`. Returns the weight if it changed.
-    pub(crate) fn call(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
+    pub(crate) fn call(&mut self, now: Time, seen: &GatewayLoad) -> Option<Factor> {
         let adjuster = self.adjuster.as_mut()?;
         let changed = adjuster.handle_timeout(now, seen);
         self.note(now);

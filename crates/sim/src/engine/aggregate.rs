@@ -3,7 +3,7 @@
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
-use tidegate_core::itcp::Seen;
+use tidegate_core::itcp::GatewayLoad;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Factor};
 
@@ -185,7 +185,7 @@ impl<A: Agenda> Engine<'_, A> {
             return;
         };
         let sender = self.streams.get(stream).ends[0].tcp.statistics();
-        let seen = Seen {
+        let seen = GatewayLoad {
             queue: Bytes(it.queue()),
             arrived: it.totals.arrived,
             sent: it.totals.sent,

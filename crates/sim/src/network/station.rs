@@ -12,7 +12,7 @@ use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, Member};
 use tidegate_core::random::Random;
 use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
-use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
 use super::passage::Passages;

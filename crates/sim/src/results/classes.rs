@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::report::{ClassReport, Promise};
+use tidegate_core::report::{ClassReport, PromiseReport};
 
 use super::{reals, whole};
 use crate::network::Station;
@@ -44,7 +44,7 @@ pub(super) fn classes(scenario: &Scenario, stations: &[Station]) -> Table {
 /// One row for each promise to a class, over the whole run.
 pub(super) fn promises(scenario: &Scenario, stations: &[Station]) -> Table {
     let classes = all(scenario, stations);
-    let all: Vec<(&String, &ClassReport, &Promise)> = classes
+    let all: Vec<(&String, &ClassReport, &PromiseReport)> = classes
         .iter()
         .flat_map(|(gateway, class)| class.promises.iter().map(move |it| (gateway, class, it)))
         .collect();

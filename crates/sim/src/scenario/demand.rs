@@ -66,7 +66,7 @@ impl Scenario {
             let Kind::Aggregate { of, weight: Some(config), .. } = &traffic.kind else { continue };
             let Some(pair) = traffic.pairs.first() else { continue };
             let load = paths.between(&pair.from, &pair.to).1.and_then(|rate| self.load(of, rate));
-            if config.kind != itcp::Kind::Literal {
+            if config.kind != itcp::LawKind::Literal {
                 continue;
             }
             match sinks.iter_mut().find(|(sink, ..)| *sink == pair.to) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
-use tidegate_core::itcp::{Kind, Most};
+use tidegate_core::itcp::{LawKind, Most};
 use tidegate_core::trunk::{ALPHA, Encapsulation, Fallback, Probing, Wire};
 use tidegate_core::{Bytes, Factor, Rate};
 
@@ -102,15 +102,15 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     assert_eq!(trunk(tcp).tcp.congestion.name(), "vegas-ns2");
     let most = Most::Constant(16);
     for (fields, kind, weight, every) in [
-        ("weight = 2.5", Kind::Fixed, Factor::from_millionths(2_500_000), 500),
-        ("weight = \"measured\"", Kind::Measured, Factor::whole(4), 500),
+        ("weight = 2.5", LawKind::Fixed, Factor::from_millionths(2_500_000), 500),
+        ("weight = \"measured\"", LawKind::Measured, Factor::whole(4), 500),
         (
             "weight = { kind = \"measured\", every = \"100 ms\" }",
-            Kind::Measured,
+            LawKind::Measured,
             Factor::whole(4),
             100,
         ),
-        ("weight = { kind = \"measured\", weight = 9 }", Kind::Measured, Factor::whole(9), 500),
+        ("weight = { kind = \"measured\", weight = 9 }", LawKind::Measured, Factor::whole(9), 500),
     ] {
         let config = trunk(fields);
         let it = config.weight.clone().unwrap();

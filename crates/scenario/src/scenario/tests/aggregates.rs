@@ -67,7 +67,7 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
         ("files bursts", Overflow::Slow { queue, buffer })
     );
     let expected = itcp::Config {
-        kind: itcp::Kind::Literal,
+        kind: itcp::LawKind::Literal,
         samples: 60,
         every: Duration::from_millis(50),
         most: itcp::Most::Connections,
@@ -84,7 +84,7 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     let text =
         AGGREGATE.replace("overflow = \"slow\"\nqueue = \"64 MiB\"\nbuffer = \"256 KiB\"\n", "");
     let table = AGGREGATE.lines().find(|line| line.starts_with("weight")).unwrap();
-    for (written, kind) in [("", None), ("weight = \"measured\"", Some(itcp::Kind::Measured))] {
+    for (written, kind) in [("", None), ("weight = \"measured\"", Some(itcp::LawKind::Measured))] {
         let it = scenario(&text.replace(table, written));
         let Kind::Aggregate { overflow, weight, .. } = &it.traffic[2].kind else { panic!() };
         assert_eq!(*overflow, Overflow::Grow);

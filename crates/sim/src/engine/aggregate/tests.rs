@@ -251,7 +251,7 @@ fn a_local_connection_that_fails_leaves_the_others_alone() {
 
 /// Gives the aggregate connection of `site` a rate adjuster that samples every 50 ms, with 20
 /// samples in a round.
-fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::Kind, weight: u32) {
+fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::LawKind, weight: u32) {
     let (samples, every, weight) = (20, Duration::from_millis(50), Factor::whole(weight));
     let config = itcp::Config { kind, samples, every, weight, ..itcp::Config::default() };
     let traffic = scenario.traffic.iter_mut().filter(|it| it.name == format!("long{site}"));
@@ -274,7 +274,7 @@ fn watch(scenario: &mut Scenario, site: usize) {
 fn shares_follow_the_weights() {
     let mut scenario = gathered(2, 2, &Kind::Greedy, SLOW);
     for (site, weight) in [(0, 6), (1, 2)] {
-        adjust(&mut scenario, site, itcp::Kind::Fixed, weight);
+        adjust(&mut scenario, site, itcp::LawKind::Fixed, weight);
         watch(&mut scenario, site);
     }
     scenario.run.duration = 20 * SECOND;
@@ -299,7 +299,7 @@ fn a_measured_weight_follows_the_load() {
     let mut scenario = gathered(2, 5, &arrivals(250, 37_500), Overflow::Grow);
     scenario.traffic[1].kind = arrivals(1_250, 37_500);
     for site in [0, 1] {
-        adjust(&mut scenario, site, itcp::Kind::Measured, 3);
+        adjust(&mut scenario, site, itcp::LawKind::Measured, 3);
         watch(&mut scenario, site);
     }
     scenario.run.duration = 60 * SECOND;
@@ -324,7 +324,7 @@ fn a_measured_weight_follows_the_load() {
 #[test]
 fn the_number_of_connections_bounds_the_weight() {
     let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);
-    adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
+    adjust(&mut scenario, 0, itcp::LawKind::Measured, 3);
     watch(&mut scenario, 0);
     if let Kind::Aggregate { weight: Some(config), .. } = &mut scenario.traffic[1].kind {
         config.most = itcp::Most::Connections;
@@ -340,8 +340,8 @@ fn the_same_seed_gives_the_same_run() {
     for overflow in all_overflows() {
         let mut scenario = gathered(2, 3, &arrivals(50, 40_000), overflow);
         lossy(&mut scenario, "r", "sink", 1);
-        adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
-        adjust(&mut scenario, 1, itcp::Kind::Literal, 3);
+        adjust(&mut scenario, 0, itcp::LawKind::Measured, 3);
+        adjust(&mut scenario, 1, itcp::LawKind::Literal, 3);
         assert!(results(&scenario) == results(&scenario));
     }
 }

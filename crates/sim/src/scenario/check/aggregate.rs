@@ -51,7 +51,7 @@ impl Check<'_> {
         let mut paths = None;
         for (n, traffic) in self.scenario.traffic.iter().enumerate() {
             let Kind::Aggregate { weight: Some(config), .. } = &traffic.kind else { continue };
-            let Some(pair) = traffic.pairs.first().filter(|_| config.kind != itcp::Kind::Fixed)
+            let Some(pair) = traffic.pairs.first().filter(|_| config.kind != itcp::LawKind::Fixed)
             else {
                 continue;
             };
