@@ -189,7 +189,7 @@ impl Told {
             "change" => ClassOperation::Change,
             "bound" => ClassOperation::Bound,
             "add" => ClassOperation::Add,
-            _ => anyhow::bail!("nobody tells a gateway to {what} a class"),
+            _ => anyhow::bail!("there is no case that does {what} with a class"),
         };
         let parents = (0..size.div_ceil(SIBLINGS)).map(|number| Class {
             guarantee: [Rate::from_bps(LINK.bps() / 2 / u64::from(size.div_ceil(SIBLINGS))); 2],
