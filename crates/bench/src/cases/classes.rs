@@ -47,7 +47,7 @@ impl Tree {
     }
 }
 
-/// The terms of one of `size` leaf classes. The guarantees of all together are half the rate of the
+/// The terms of a leaf class among `size`. The guarantees of all together are half the rate of the
 /// link.
 fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));

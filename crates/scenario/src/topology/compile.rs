@@ -36,7 +36,7 @@ pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     }
 }
 
-/// All tables of a kind, such as `[[route]]`.
+/// All tables of a kind, for example `[[route]]`.
 pub(crate) fn rows<T>(field: Option<&Spanned<Array<T>>>) -> &[Spanned<T>] {
     field.map_or(&[], |it| &it.get_ref().0)
 }

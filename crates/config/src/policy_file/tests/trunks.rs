@@ -211,7 +211,11 @@ fn what_cannot_be_is_said_with_its_reason() {
             "TG0036",
             "`connections` applies only to management",
         ),
-        (trunk("probing = \"epochs\"\nfallback = \"direct\""), "TG0036", "`fallback` applies only to"),
+        (
+            trunk("probing = \"epochs\"\nfallback = \"direct\""),
+            "TG0036",
+            "`fallback` applies only to",
+        ),
         (
             trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
             "TG0036",
