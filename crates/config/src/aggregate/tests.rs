@@ -1,4 +1,4 @@
-//! Files of aggregate gateways: defaults, mistakes and damaged text.
+//! Tests of aggregate gateways' files: defaults, mistakes and damaged text.
 
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn the_example_of_the_manual_has_nothing_wrong() {
 
 #[test]
 fn each_mistake_is_found_at_its_line() {
-    // Catches: a bound that is not checked; a finding that points at the whole table.
+    // Catches: a limit that is not checked; a finding that marks the whole table, not the line.
     for (line, code, words) in [
         ("source = \"host\"", "TG0008", "source"),
         ("max_connections = 0", "TG0009", "max_connections"),
