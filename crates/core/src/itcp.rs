@@ -78,7 +78,7 @@ pub struct GatewayLoad {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::itcp::{Config, LawKind, RateAdjuster, GatewayLoad};
+/// use tidegate_core::itcp::{Config, GatewayLoad, LawKind, RateAdjuster};
 /// use tidegate_core::random::Random;
 /// use tidegate_core::{Bytes, Factor, Time};
 ///
