@@ -63,7 +63,7 @@ const INNERMOST: u16 = 2;
 struct Axis<T> {
     /// First value of each interval, ascending. The first interval begins at zero.
     starts: Vec<T>,
-    /// Number of the bit set of each interval.
+    /// The bit set of each interval, by its number in [`Sets`].
     sets: Vec<u32>,
     /// Mean number of bits in a set.
     density: usize,
@@ -329,7 +329,7 @@ impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
 }
 
 impl Sets {
-    /// Blocks that are not empty in any of `sets`: word `word` of the intersected summaries.
+    /// The blocks that are not empty in all of `sets`, as bits. Returns 64 blocks: those of summary word `word`.
     fn summary(&self, sets: &[u32], word: usize) -> u64 {
         let words = self.width.div_ceil(64);
         sets.iter().fold(u64::MAX, |all, set| all & self.summaries[slot(*set) * words + word])
