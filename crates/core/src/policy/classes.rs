@@ -138,7 +138,7 @@ impl Default for ClassSet {
 pub struct ClassFault {
     /// Index of the faulty class in the list that was checked.
     pub at: usize,
-    /// Index of the other class that is involved. `None` if it is the link, or if there is none.
+    /// Index of the other class in the fault. `None` if it is the link, or if there is none.
     pub other: Option<usize>,
     /// Kind of the fault.
     pub kind: ClassFaultKind,

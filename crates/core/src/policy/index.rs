@@ -129,7 +129,7 @@ impl Index {
         [first, inside].into_iter().flatten().min()
     }
 
-    /// The first filter that matches `packet` by one of its headers. `key` is the flow key of this header, and `header` is
+    /// The first filter that matches `packet` with the given header. `key` is the flow key of this header, and `header` is
     /// its kind, such as [`ONLY`]. `second` is the second VLAN identifier.
     fn first_by(
         &self,
@@ -295,7 +295,7 @@ fn headers(filter: &Filter) -> Vec<Range<u16>> {
     [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
 
-/// Sets the rank of each field, by its density. Returns the number of fields with ranges.
+/// Ranks the fields by density. Returns the number of fields with ranges.
 fn rank(addresses: &mut [Option<Axis<u128>>], numbers: &mut [Option<Axis<u16>>]) -> usize {
     let addresses = addresses.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
     let numbers = numbers.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
@@ -393,7 +393,7 @@ impl Block {
 struct Builder<'a> {
     layout: &'a [u32],
     sets: Sets,
-    /// Index of each block that is stored already.
+    /// Indices of the stored blocks.
     known_blocks: HashMap<Block, u32, FixedState>,
     /// Numbers of the stored sets, found by a hash of their block indices.
     known_sets: HashTable<u32>,
