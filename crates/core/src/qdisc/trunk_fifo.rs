@@ -30,11 +30,12 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time, paramet
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most management packets in the queue: eight for each expected connection.
+        /// Most management packets that may wait. Eight per expected connection are a good value.
         threshold: u32 = 64, in 1.., "no trunk could probe";
-        /// Drops or marks some management packets from half of `threshold` on.
+        /// Drops or marks some management packets while more than half of `threshold` wait on
+        /// average.
         early: bool = true;
     }
 }
