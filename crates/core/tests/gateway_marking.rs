@@ -90,7 +90,7 @@ fn shaped_with(burst: Bytes, queue: QdiscSpec) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    policy("all", Filter::default(), Action::Shape { conditioning, queue, signal: None })
+    policy("all", Filter::default(), Action::Shape { conditioning, queue, ack_control: None })
 }
 
 /// A gateway, and a sender whose packets of a round arrive together.

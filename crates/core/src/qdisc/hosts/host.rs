@@ -26,7 +26,7 @@ pub(super) struct HostState {
 
 /// A ring of flows of one host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
+pub(super) enum HostRing {
     /// Flows whose oldest waiting packet is an ACK without data.
     Acks,
     /// Flows that became backlogged just now.
@@ -50,54 +50,54 @@ impl Default for HostState {
 }
 
 impl HostState {
-    pub(super) const fn ring(&mut self, place: Place) -> &mut First {
+    pub(super) const fn ring(&mut self, place: HostRing) -> &mut First {
         match place {
-            Place::Acks => &mut self.acks,
-            Place::New => &mut self.new,
-            Place::Bulk => &mut self.bulk,
+            HostRing::Acks => &mut self.acks,
+            HostRing::New => &mut self.new,
+            HostRing::Bulk => &mut self.bulk,
         }
     }
 
     /// The ring that is served next. A ring that is a `quantum` ahead of later rings waits for
     /// them.
-    pub(super) fn first(&self, quantum: i64) -> Option<Place> {
+    pub(super) fn first(&self, quantum: i64) -> Option<HostRing> {
         let waits = |ring: First| ring.member().is_some();
         let [acks, new, bulk] = [self.acks, self.new, self.bulk].map(waits);
         if acks && (self.acks_ahead < quantum || !(new || bulk)) {
-            Some(Place::Acks)
+            Some(HostRing::Acks)
         } else if new && (self.new_ahead < quantum || !bulk) {
-            Some(Place::New)
+            Some(HostRing::New)
         } else {
-            bulk.then_some(Place::Bulk)
+            bulk.then_some(HostRing::Bulk)
         }
     }
 
     /// Records the departure of a packet from the ring `place`. A ring is ahead only while packets
     /// of later rings wait.
-    pub(super) fn sent(&mut self, place: Place, cost: i64) {
+    pub(super) fn sent(&mut self, place: HostRing, cost: i64) {
         let bulk = self.bulk.member().is_some();
         let other = bulk || self.new.member().is_some();
         self.acks_ahead = match place {
-            Place::Acks if other => self.acks_ahead + cost,
-            Place::Acks => 0,
-            Place::New | Place::Bulk => (self.acks_ahead - cost).max(0),
+            HostRing::Acks if other => self.acks_ahead + cost,
+            HostRing::Acks => 0,
+            HostRing::New | HostRing::Bulk => (self.acks_ahead - cost).max(0),
         };
         self.new_ahead = match place {
-            Place::New if bulk => self.new_ahead + cost,
-            Place::New => 0,
-            Place::Acks => self.new_ahead,
-            Place::Bulk => (self.new_ahead - cost).max(0),
+            HostRing::New if bulk => self.new_ahead + cost,
+            HostRing::New => 0,
+            HostRing::Acks => self.new_ahead,
+            HostRing::Bulk => (self.new_ahead - cost).max(0),
         };
     }
 }
 
 /// The state of a flow, by flow index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flow {
+pub(super) struct HostedFlow {
     /// The host to which the flow's packets are charged.
     pub(super) host: Host,
     /// The ring that contains the flow. `None` without packets.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<HostRing>,
     pub(super) last: Last,
 }
 

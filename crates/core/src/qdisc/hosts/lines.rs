@@ -2,19 +2,19 @@
 //!
 //! Redundant ACKs are dropped when their flow is served: see `thinning`.
 
-use super::super::law::Line;
+use super::super::law::CodelQueue;
 use super::super::longest::{Groups, Longest};
 use super::super::thinning::Merging;
-use super::host::{Flow, HostState, index};
+use super::host::{HostState, HostedFlow, index};
 use crate::packet::{FlowFifo, Member};
 use crate::{Bytes, Cx, PacketId, Reason};
 
 /// The packets of all flows, with the state of each flow and each host.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct HostFlowQueues {
     pub(super) all: FlowFifo,
     /// State of each flow, by flow index.
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Vec<HostedFlow>,
     /// Groups the flows of each host by their backlog, to find the longest.
     groups: Groups,
     /// State of each host, by host index.
@@ -22,7 +22,7 @@ pub(super) struct Lines {
     longest: Longest,
 }
 
-impl Lines {
+impl HostFlowQueues {
     /// Records that the backlog of the flow `member` has changed from `before`.
     pub(super) fn changed(&mut self, member: Member, before: Bytes) {
         let now = self.all.bytes_of(member);
@@ -59,14 +59,14 @@ impl Lines {
 }
 
 /// The packets of one flow.
-pub(super) struct OfFlow<'a> {
-    pub(super) lines: &'a mut Lines,
+pub(super) struct HostFlowQueue<'a> {
+    pub(super) lines: &'a mut HostFlowQueues,
     pub(super) member: Member,
     /// If set, redundant ACKs are dropped.
     pub(super) merging: Option<Merging>,
 }
 
-impl Line for OfFlow<'_> {
+impl CodelQueue for HostFlowQueue<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let member = self.member;
         let mut packet = self.lines.take(cx, member)?;
@@ -86,7 +86,7 @@ impl Line for OfFlow<'_> {
     }
 }
 
-impl OfFlow<'_> {
+impl HostFlowQueue<'_> {
     pub(super) fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }
