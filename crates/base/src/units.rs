@@ -144,7 +144,7 @@ pub enum UnitError {
     Number {
         /// The text.
         text: String,
-        /// The kind of quantity with its article, such as "a rate".
+        /// Quantity with an article, such as "a rate".
         kind: &'static str,
         /// A valid example.
         example: &'static str,

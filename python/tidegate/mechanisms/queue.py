@@ -210,9 +210,9 @@ def codel(
 
     Args:
         limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
-        target: Delay that packets may have for any time. At low rates, it rises to the time
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
             that two full packets take. Default: ``"5 ms"``.
-        interval: Time for which packets may be delayed beyond ``target``: the longest usual
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
             round-trip time. If ``target`` rises at low rates, the interval rises by as much.
             Default: ``"100 ms"``.
         packet: Size of a full packet. While the backlog is at most this, no packet is dropped
@@ -245,9 +245,9 @@ def fq_codel(
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
         quantum: Bytes that a flow may send per round of the scheduler. Values: at least "256
             B". Default: ``"1514 B"``.
-        target: Delay that packets of a flow may have for any time. At low rates, it rises to
-            the time that two full packets take. Default: ``"5 ms"``.
-        interval: Time for which packets may be delayed beyond ``target``: the longest usual
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
+            that two full packets take. Default: ``"5 ms"``.
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
             round-trip time. If ``target`` rises at low rates, the interval rises by as much.
             Default: ``"100 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
@@ -282,9 +282,9 @@ def hosts(
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
         quantum: Bytes that a host, and each of its flows, may send per round of the scheduler.
             Values: at least "256 B". Default: ``"1514 B"``.
-        target: Delay that packets of a flow may have for any time. At low rates, it rises to
-            the time that two full packets take. Default: ``"5 ms"``.
-        interval: Time for which packets may be delayed beyond ``target``: the longest usual
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
+            that two full packets take. Default: ``"5 ms"``.
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
             round-trip time. If ``target`` rises at low rates, the interval rises by as much.
             Default: ``"100 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.

@@ -223,8 +223,8 @@ fn methods_far_from_their_fields_are_refused() {
 /// Catches: a name that stays in the list of shared names after it has become unique.
 #[test]
 fn a_shared_name_that_is_unique_is_refused() {
-    let one = [("crates/core/src/a.rs", "struct State;")];
-    let two = [one[0], ("crates/core/src/b.rs", "enum State {}")];
-    let says = |files: &[(&str, &str)]| about(shared_names, files).contains("`State`");
+    let one = [("crates/core/src/a.rs", "struct Flow;")];
+    let two = [one[0], ("crates/core/src/b.rs", "enum Flow {}")];
+    let says = |files: &[(&str, &str)]| about(shared_names, files).contains("`Flow`");
     assert!(says(&one) && !says(&two));
 }
