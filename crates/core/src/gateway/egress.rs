@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(super) use accounts::EgressQueue;
 use accounts::WorkList;
-pub use classes::{ClassChangeError, Holds, Retired};
+pub use classes::{ClassChangeError, ClassContents, Retired};
 pub(super) use classes::{Classes, plus};
 pub(super) use link::AccessLink;
 pub(super) use trunks::{TrunkId, Trunks, stays_here};
