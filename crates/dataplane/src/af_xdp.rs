@@ -49,7 +49,7 @@ pub enum OpenError {
     Mtu {
         /// The interface.
         interface: String,
-        /// Its MTU.
+        /// MTU of the interface.
         mtu: u32,
         /// Bytes of a buffer.
         buffer: u32,
@@ -355,7 +355,7 @@ fn keep_frames_apart(interface: &Interface) {
         if interface.offload(offload).unwrap_or(false)
             && let Err(error) = interface.set_offload(offload, false)
         {
-            tracing::warn!(%error, "frames that are joined on arrival will be lost");
+            tracing::warn!(%error, "frames that are merged on arrival will be lost");
         }
     }
 }

@@ -28,9 +28,9 @@ pub trait Heartbeat {
 /// Why a gateway requests that frames bypass it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Passing {
-    /// It ends.
+    /// The gateway ends.
     Ended,
-    /// It has no policies, rates or trunks.
+    /// The gateway has no policies, rates or trunks.
     NothingToManage,
 }
 

@@ -45,7 +45,6 @@ use crate::port::{Port, PortCounters};
 const HELLO: Duration = Duration::from_secs(1);
 
 /// Maximum number of frames consumed per call. Further frames wait for the next turn of the loop.
-/// loop.
 const BURST: u32 = 64;
 
 /// A port at which trunks end.

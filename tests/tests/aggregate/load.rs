@@ -201,8 +201,8 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
     });
 }
 
-/// Starts a server that counts the bytes it reads, and one that returns them. Returns the first
-/// one's count.
+/// Starts a server that counts the bytes it reads, and a server that returns them. Returns the
+/// count.
 fn sink_and_echo(sites: &Sites<'_>) -> Arc<AtomicU64> {
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();

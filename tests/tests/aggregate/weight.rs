@@ -16,7 +16,8 @@ const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples
                       weight = 1, most = 4 }";
 const INCREASES: u64 = 4;
 
-/// Maximum number of measurements without an increase. Connections open during the first ones.
+/// Maximum number of measurements without an increase. During the first measurements, connections
+/// are still being opened.
 const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.

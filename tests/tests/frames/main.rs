@@ -332,7 +332,7 @@ queue = "per-flow"
     }
 }
 
-/// Frames and bytes of one direction, by the way they took.
+/// Frames and bytes of one direction: through the gateway, and bypassed for each reason.
 #[derive(Debug)]
 struct Ways {
     through: [u64; 2],

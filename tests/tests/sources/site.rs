@@ -77,7 +77,7 @@ impl<'a> Site<'a> {
         Self::start_with(bed, kind, &[])
     }
 
-    /// Does the same, with more `variables` in the server's environment.
+    /// As [`start`](Self::start), with more `variables` in the server's environment.
     pub(crate) fn start_with(
         bed: &'a Testbed,
         kind: Kind,

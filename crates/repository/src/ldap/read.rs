@@ -81,8 +81,8 @@ impl Reader {
             match self.complete(&root).and_then(|()| self.not_newer(&root, &entries)) {
                 Ok(()) => {
                     let commit = self.commit;
-                    // Parsing a large set takes seconds. On a thread of its own, it does not delay
-                    // other sources.
+                    // Parsing a large set takes seconds. Another thread does it, so other sources
+                    // are not delayed.
                     let read = spawn_blocking(move || proposal(commit, root, entries)).await;
                     return read.unwrap_or_else(|error| Err(ended(&error)));
                 }

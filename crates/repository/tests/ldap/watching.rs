@@ -95,7 +95,6 @@ const STRETCH: u32 = 200;
 
 /// Catches: an alarm while a push is being written; a watch that never begins, because the root
 /// entry did not exist at first.
-/// that never begins.
 #[test]
 fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
     let Some(server) = Server::start() else { return };

@@ -127,8 +127,9 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             Some((rates, way)) => {
                 let both = change.entry(rates).or_insert_with(|| json!({}));
                 let Some(both) = both.as_object_mut() else {
-                    let message =
-                        format!("`{rates}` is given twice; give it for both ways or for each");
+                    let message = format!(
+                        "`{rates}` is given twice; give it for both directions or for each"
+                    );
                     bail!(Failure::worded(Code::BadRequest, &message).of_input());
                 };
                 both.insert(way.to_owned(), value);

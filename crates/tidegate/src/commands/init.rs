@@ -126,7 +126,7 @@ fn rate(
     }
     let missing = || {
         let help = format!("give it with --{flag} \"100 Mbit/s\"");
-        Failure { help, ..Failure::input(Code::BadRate, "the rate is not said") }
+        Failure { help, ..Failure::input(Code::BadRate, "the rate is missing") }
     };
     let Some(somebody) = somebody else { return Err(missing().into()) };
     progress(format_args!("{question}: what rate does the access link have?"));

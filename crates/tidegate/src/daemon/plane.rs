@@ -138,8 +138,8 @@ impl Plane {
         answer.await.map_err(|_| stopped(Stopped))
     }
 
-    /// Does the same for a change of classes. It waits for a survey that has started over too
-    /// often.
+    /// As [`ask`](Self::ask), for a change of classes. First waits for a survey that has started
+    /// over too often.
     pub(crate) async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,

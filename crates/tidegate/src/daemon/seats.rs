@@ -3,8 +3,9 @@
 //! A connection is *waiting* if it waits for its client: to send the rest of a request, or to take
 //! the answer. If no byte moves for [`Limits::idle`] while it waits, it is closed.
 //!
-//! A newer connection may need its descriptor (a *seat*) or its memory. Then a connection that has
-//! waited for more than [`Limits::grace`] is closed, the one whose last byte is oldest. For a seat,
+//! If all descriptors (*seats*) or all memory are in use, a newer connection may take those of a
+//! waiting one. The waiting connection is closed once it has waited for [`Limits::grace`]. If there
+//! are several, the one whose last byte is oldest is closed. For a seat,
 //! this time counts from the beginning of the wait, so a client that sends a byte now and then
 //! cannot keep others out. For memory, it counts from the last byte, so a transfer in progress is
 //! completed.
@@ -180,7 +181,7 @@ impl Seats {
 /// What the search for a seat or memory must wait for.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// A change: a connection that was told to end does so, or another starts to wait for its
+    /// A change: a closed connection has ended, or another connection starts to wait for its
     /// client.
     Changed,
     /// This time, at which a waiting connection may be closed.
