@@ -1,4 +1,5 @@
-//! Tests the loop on a clock that jumps: receiving, sending, the heartbeat, hangs and the end.
+//! Tests the loop on a clock that jumps from event to event: receiving, sending, the heartbeat,
+//! hangs and the end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! The faults of a policy repository, each with a remedy.
+//! The faults of a policy repository, each with a remedy for the operator.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! A policy repository of each kind on the middle machine, and changes of it by hand.
+//! A policy repository of each kind (directory, etcd, LDAP) on the middle machine, and functions
+//! that change it directly.
 
 use std::fs;
 use std::ops::Range;

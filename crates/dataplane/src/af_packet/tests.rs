@@ -1,4 +1,5 @@
-//! Tests the port over a fake socket, whose results each test prescribes.
+//! Tests the packet-socket port over a fake socket. Each test prescribes what the socket's system
+//! calls return.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

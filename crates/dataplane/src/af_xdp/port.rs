@@ -1,4 +1,5 @@
-//! A port on AF_XDP sockets, one for each receive queue of its interface.
+//! A port on AF_XDP sockets, one for each receive queue of its interface. It lends packet buffers
+//! to the kernel for reception, and takes them back with frames in them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! Checks that the gateway's programs are still attached to the ports, before all foreign programs.
+//! Checks that the gateway's bypass programs are still attached to the ports, and that no foreign
+//! program runs before them.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! Loads the BPF programs of one port and attaches them.
+//! Loads the BPF programs of one port, and attaches them. The program array among their maps
+//! decides whether frames go to the gateway or bypass it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! The measured figures of the demonstration.
+//! The figures that the demonstration measures and prints: rates, fairness, delays and drops.
 
 use std::fmt;
 use std::time::Duration;

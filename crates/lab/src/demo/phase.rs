@@ -1,4 +1,4 @@
-//! The phases of the demonstration.
+//! The phases of the demonstration. Each has another kind of gateway, or none.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tests servers that are slow, silent, wrong or endless, and the cost that they can cause.
+//! Tests etcd servers that are slow, silent, wrong or endless. Time and memory for their answers
+//! must stay within limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

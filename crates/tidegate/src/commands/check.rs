@@ -1,4 +1,4 @@
-//! `tidegate check FILE`.
+//! `tidegate check FILE` prints the errors in a policy file.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `tidegate classes`, and `tidegate class add`, `set` and `remove`.
+//! `tidegate classes` shows the bandwidth classes; `tidegate class add`, `set` and `remove` change
+//! them at run time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `tidegate init`.
+//! `tidegate init` writes a first policy file. It asks for the ports and the rates.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};

@@ -1,4 +1,5 @@
-//! `tidegate status` and `tidegate flows`.
+//! `tidegate status` shows the state of the running gateway; `tidegate flows` shows its busiest
+//! flows.
 
 use std::cmp::Reverse;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! The data plane from the view of the control thread: starts it, asks it, changes it, and stops
-//! it.
+//! The data plane from the view of the control thread, which starts it, queries it, changes it, and
+//! stops it. The data plane is the thread that forwards packets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;

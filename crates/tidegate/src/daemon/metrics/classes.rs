@@ -1,4 +1,4 @@
-//! Metrics of classes.
+//! Metrics of the bandwidth classes.
 
 use super::{Page, float, labels};
 use crate::api::{Class, Promise};

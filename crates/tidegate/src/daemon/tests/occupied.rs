@@ -1,4 +1,5 @@
-//! Tests large reports during changes: the data plane spends no long time on either.
+//! Tests large reports during changes. The data plane, which forwards the packets, must spend no
+//! long time on either.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;

@@ -1,5 +1,5 @@
-//! Tests `apply` with `save` during other changes: the policy file for a restart always holds the
-//! running text.
+//! Tests `apply` with `save`, while other changes run. It also replaces the policy file that a
+//! restart reads, and that file must always hold the running text.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
