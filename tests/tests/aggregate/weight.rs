@@ -44,8 +44,8 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
         });
         let of = |weight: &Value, name: &str| weight["decisions"][name].as_u64().unwrap_or(0);
         let decisions = |name: &str| of(&weight, name) - of(&idle, name);
-        // All but a few measurements increase the weight. The first ones may count as a "decrease"
-        // at weight 1.
+        // All but a few measurements increase the weight. The first measurements may be "decreases"
+        // that leave the weight at 1.
         assert!(decisions("increased") >= INCREASES, "{weight}");
         assert!(decisions("held") + decisions("decreased") <= UNCHANGED, "{weight}");
         assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");

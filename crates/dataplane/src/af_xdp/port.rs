@@ -38,7 +38,8 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// `unfinished`: the other end may leave checksums to the hardware.
+    /// A port on `sockets`. `unfinished` tells that the interface's peer may leave checksums to the
+    /// hardware.
     pub(super) fn new(
         sockets: Vec<Socket>,
         memory: PacketMemory,
