@@ -250,7 +250,7 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
 /// The weight of a trunk: a number, or the law that adjusts it, with its parameters.
 fn weight(weight: &itcp::Config) -> String {
     match weight.kind {
-        itcp::Kind::Fixed => weight.weight.to_string(),
+        itcp::LawKind::Fixed => weight.weight.to_string(),
         _ => mechanism(weight),
     }
 }
@@ -270,9 +270,9 @@ fn policy_fields(policy: &Policy) -> Fields {
     );
     match &policy.action {
         Action::Pass => {}
-        Action::Shape { conditioning, queue, signal } => {
+        Action::Shape { conditioning, queue, ack_control } => {
             fields.insert("queue", queue_name(queue));
-            let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
+            let control = ack_control.as_ref().map_or_else(|| "none".to_owned(), mechanism);
             fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }

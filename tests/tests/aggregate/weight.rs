@@ -10,11 +10,10 @@ use tidegate_e2e::{Sites, until, witnessed};
 
 use super::{LIMIT, PORT, stop};
 
-/// The weight starts at 1 and is multiplied by 1.45 at each increase: 1, 1.45, 2.1, 3.05, and 4,
-/// the maximum.
+/// The weight starts at 1, and its maximum is 4. Each increase multiplies it by 1.45, or by more if
+/// the clients offer more than the path carries. At first they do, because they fill their buffers.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
                       weight = 1, most = 4 }";
-const INCREASES: u64 = 4;
 
 /// Maximum number of measurements without an increase. During the first measurements, connections
 /// are still being opened.
@@ -46,7 +45,7 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
         let decisions = |name: &str| of(&weight, name) - of(&idle, name);
         // All but a few measurements increase the weight. The first measurements may be "decreases"
         // that leave the weight at 1.
-        assert!(decisions("increased") >= INCREASES, "{weight}");
+        assert!(decisions("increased") > 0, "{weight}");
         assert!(decisions("held") + decisions("decreased") <= UNCHANGED, "{weight}");
         assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");
         // The server's site sends nothing, so its weight stays.

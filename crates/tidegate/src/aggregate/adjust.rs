@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::itcp::{RateAdjuster, Report, Seen};
+use tidegate_core::itcp::{AdjusterReport, GatewayLoad, RateAdjuster};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Time};
 use tokio::time::{Instant, sleep};
@@ -34,7 +34,7 @@ impl Adjuster {
     }
 
     /// The latest measurement, and the numbers of decisions.
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> AdjusterReport {
         self.adjuster().report()
     }
 
@@ -66,11 +66,11 @@ impl Adjuster {
 const LEAST: Duration = Duration::from_millis(1);
 
 /// One measurement of the gateway.
-fn seen(site: &Site, shared: &Shared) -> Seen {
+fn seen(site: &Site, shared: &Shared) -> GatewayLoad {
     let observed = shared.observed();
     let least_rtt = site.link().map(|it| it.connection.min_rtt()).filter(|it| !it.is_zero());
     let stopped = observed.waits && site.stopped() > 0;
-    Seen {
+    GatewayLoad {
         queue: Bytes(site.queue.held().saturating_sub(observed.in_flight)),
         arrived: site.queue.written(),
         sent: observed.sent,

@@ -8,7 +8,7 @@ use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
-    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
+    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, PromiseReport, Triggers,
     TunnelReport, UnresponsiveFlow,
 };
 use tidegate_core::{ByReason, Reason};
@@ -117,7 +117,7 @@ fn control(it: &ControlReport) -> api::Control {
     }
 }
 
-fn promise(it: Promise) -> api::Promise {
+fn promise(it: PromiseReport) -> api::Promise {
     api::Promise {
         term: it.term.name().to_owned(),
         of: it.of,
