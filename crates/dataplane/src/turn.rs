@@ -1,5 +1,5 @@
 //! One turn of the loop: receives the frames that have arrived, and sends the packets that are due.
-//! A [`Machine`], such as a gateway, decides which packets these are.
+//! The [`Machine`], such as a gateway, decides which packets are due.
 
 use std::time::Duration;
 
