@@ -30,7 +30,7 @@ struct Case {
     name: String,
     config: GatewayConfig,
     policies: Vec<Policy>,
-    /// Policies that replace the others during the run, and the time of that.
+    /// Policies that replace `policies` during the run, and the time of the replacement.
     swap: Option<(Time, Vec<Policy>)>,
     expect: Expect,
 }

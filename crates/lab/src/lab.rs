@@ -152,8 +152,8 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// If the route does not exist, if it has no rate that could change, or if the emulator does
-    /// not answer.
+    /// If the route does not exist, if `change` sets a rate but the route has none, or if the
+    /// emulator does not answer.
     pub fn change(&self, change: &RouteChange) -> anyhow::Result<Emulated> {
         let refused = || {
             let message = format!(

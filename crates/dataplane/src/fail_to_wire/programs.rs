@@ -149,7 +149,7 @@ impl Object {
     }
 }
 
-/// How a new XDP program takes over from the attached one.
+/// How a new XDP program takes the place of the attached one.
 pub(super) enum GivesWay<'s> {
     /// No XDP program is attached.
     None,
