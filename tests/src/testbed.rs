@@ -83,8 +83,7 @@ impl Testbed {
     }
 
     /// A test bed. `turn` says which other test beds may run at the same time. If this machine
-    /// supports none,
-    /// prints the reason and returns `None`.
+    /// supports none, prints the reason and returns `None`.
     ///
     /// # Panics
     ///

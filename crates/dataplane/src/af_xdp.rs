@@ -146,6 +146,7 @@ const RING: (u32, u32) = (2_048, 64);
 
 /// Opens AF_XDP ports on `interfaces`, whose frames are in `memory` and their descriptors in
 /// `pool`. Attaches the bypass programs.
+///
 /// The XDP program of each port runs in `mode`. With `None`, it runs natively if possible. Frames
 /// bypass the gateway until the first [`beat`](crate::Heartbeat::beat). The interfaces leave VLAN
 /// tags in the frames from this call on.

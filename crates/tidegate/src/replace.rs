@@ -33,9 +33,8 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Writes `text` to a temporary file in the folder of the file at `path`. The temporary file
-    /// has the same owner, group, mode and
-    /// access control list. If `path` is a symbolic link, the link's target is meant. Staged files
-    /// of dead processes are removed.
+    /// has the same owner, group, mode and access control list. If `path` is a symbolic link, the
+    /// link's target is meant. Staged files of dead processes are removed.
     ///
     /// # Errors
     ///

@@ -157,8 +157,7 @@ pub(super) fn set_options(tcp: &TcpStream) {
     // segments.
     let _ = tcp.set_nodelay(true);
     // Keepalives detect a dead host. The end of its connection makes room for another
-    // (`max_connections`). The
-    // kernel's `tcp_keepalive_time` sets the time.
+    // (`max_connections`). The kernel's `tcp_keepalive_time` sets the time.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 

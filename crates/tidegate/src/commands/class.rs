@@ -45,8 +45,8 @@ enum ClassCommand {
         name: String,
         /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields for both directions:
         /// guarantee, ceiling, delay_bound; for one direction: guarantee.up and so on. Other
-        /// fields: weight, priority, burst,
-        /// loss_bound, delay_ratio.of, delay_ratio.factor, loss_ratio.of, loss_ratio.factor
+        /// fields: weight, priority, burst, loss_bound, delay_ratio.of, delay_ratio.factor,
+        /// loss_ratio.of, loss_ratio.factor
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
