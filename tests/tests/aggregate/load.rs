@@ -1,5 +1,5 @@
-//! Live tests of aggregate gateways under load. They take minutes: `cargo test -p tidegate-e2e
-//! --test aggregate -- --ignored`.
+//! Live tests, under load, of gateways that carry TCP connections in an aggregate connection. They
+//! take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -28,7 +28,7 @@ pub struct AfXdp {
     any: Option<OwnedFd>,
     memory: PacketMemory,
     chunks: Chunks,
-    /// Frames may have an unfinished checksum, without a flag that says so.
+    /// Received frames may have an unfinished checksum, and nothing marks these frames.
     unfinished: bool,
     /// The queue to receive from next.
     turn: usize,
@@ -38,8 +38,8 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// A port on `sockets`. `unfinished` tells that the interface's peer may leave checksums to the
-    /// hardware.
+    /// A port on `sockets`. With `unfinished`, the interface's peer may have left the checksums of
+    /// received frames to hardware, so that they are unfinished.
     pub(super) fn new(
         sockets: Vec<Socket>,
         memory: PacketMemory,
