@@ -1,5 +1,5 @@
-//! The heartbeat of the loop: it extends a deadline that the kernel's bypass programs read. If the
-//! loop hangs, the deadline expires, and frames bypass the gateway.
+//! The heartbeat of the loop that runs a gateway: it extends a deadline that the kernel's bypass
+//! programs read. If the loop hangs, the deadline expires, and frames bypass the gateway.
 
 use std::time::Duration;
 

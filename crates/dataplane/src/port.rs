@@ -1,4 +1,4 @@
-//! A network interface from the view of the loop: it receives and sends packets.
+//! A port: a network interface from which the gateway receives packets, and to which it sends them.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
