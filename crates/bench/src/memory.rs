@@ -19,8 +19,8 @@ const FLOWS: u32 = 100_000;
 /// Limit in bytes for the memory of PostACK for each flow.
 const MOST: f64 = 256.0;
 
-/// Limit in bytes for a flow whose LAN address has no other flow. The target is [`MOST`], but the
-/// address alone, as a host of the queue `hosts`, takes more than half of it
+/// Limit in bytes for a flow whose LAN address has no other flow. The target was [`MOST`], but the
+/// state of the address (a host of the queue `hosts`) alone takes more than half of it
 /// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
 
