@@ -164,7 +164,7 @@ fn timeless() -> Vec<(&'static str, Action)> {
         (
             "action = \"shape\"\nallocation = \"drr\"\n\
              queue = { kind = \"per-flow\", limit = \"40 kB\", flow_limit = \"10 kB\" }",
-            Action::Shape { conditioning: stopped(), queue: spec(queue), signal: None },
+            Action::Shape { conditioning: stopped(), queue: spec(queue), ack_control: None },
         ),
     ]
 }
@@ -422,7 +422,10 @@ fn conditioning(allocation: &str) -> Conditioning {
 }
 
 fn shape(name: &str, filter: Filter, allocation: &str, queue: &str) -> Policy {
-    let action =
-        Action::Shape { conditioning: conditioning(allocation), queue: spec(queue), signal: None };
+    let action = Action::Shape {
+        conditioning: conditioning(allocation),
+        queue: spec(queue),
+        ack_control: None,
+    };
     policy(name, filter, action)
 }

@@ -240,7 +240,7 @@ impl Placement {
 }
 
 registry! {
-    /// A signal as a policy names it.
+    /// An ACK control and its parameters, as a policy names them.
     AckSpec, "an ACK control", build(profile: &Profile, now: Time) -> AckControl:
     /// Holds ACKs in place of the data that they request.
     PostAck => postack, "postack";

@@ -70,7 +70,7 @@ pub enum Action {
         /// The queue.
         queue: QdiscSpec,
         /// ACK control of the senders. `None` for none.
-        signal: Option<AckSpec>,
+        ack_control: Option<AckSpec>,
     },
     /// Packets never wait. Packets in profile pass.
     Police {
@@ -188,9 +188,9 @@ impl Conditioning {
 impl Action {
     /// The ACK control of the senders. `None` for none.
     #[must_use]
-    pub const fn signal(&self) -> Option<&AckSpec> {
+    pub const fn ack_control(&self) -> Option<&AckSpec> {
         match self {
-            Self::Shape { signal, .. } => signal.as_ref(),
+            Self::Shape { ack_control: signal, .. } => signal.as_ref(),
             Self::Pass | Self::Police { .. } => None,
         }
     }
@@ -207,7 +207,7 @@ impl Action {
     /// The sharers of the profile. Under ACK control these are always flows.
     #[must_use]
     pub fn fair_between(&self) -> FairBetween {
-        let conditioning = self.conditioning().filter(|_| self.signal().is_none());
+        let conditioning = self.conditioning().filter(|_| self.ack_control().is_none());
         conditioning.map_or_else(FairBetween::default, |conditioning| conditioning.fair_between)
     }
 

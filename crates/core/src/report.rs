@@ -120,7 +120,7 @@ pub struct AggregateReport {
     /// Number of checks for departures by each trigger.
     pub triggers: Triggers,
     /// ACK control of its senders. `None` for none.
-    pub signal: Option<&'static str>,
+    pub ack_control: Option<&'static str>,
     /// Counters of the ACKs that return to its senders, and the number of held ones.
     pub acks: crate::ack::Counts,
     /// Number of flows whose senders do not respond to their ACKs now.

@@ -28,7 +28,7 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
         name: "all".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue, signal: None },
+        action: Action::Shape { conditioning, queue, ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

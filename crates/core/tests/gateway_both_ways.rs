@@ -43,7 +43,7 @@ impl Net {
             name: "all".into(),
             priority: 0,
             filter: Filter::default(),
-            action: Action::Shape { conditioning, queue: queue.clone(), signal },
+            action: Action::Shape { conditioning, queue: queue.clone(), ack_control: signal },
             mode: Mode::Enforce,
             class: None,
             trunk: None,

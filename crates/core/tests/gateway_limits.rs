@@ -176,7 +176,7 @@ fn shape(mean: Rate, signal: Option<&str>) -> Action {
         "tcr" => AckSpec::Tcr(Default::default()),
         _ => AckSpec::PostAck(Default::default()),
     });
-    Action::Shape { conditioning, queue: queue(), signal }
+    Action::Shape { conditioning, queue: queue(), ack_control: signal }
 }
 
 fn trunk() -> trunk::Config {

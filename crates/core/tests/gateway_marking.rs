@@ -89,7 +89,7 @@ fn shaped_with(burst: Bytes, queue: QdiscSpec) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    policy("all", Filter::default(), Action::Shape { conditioning, queue, signal: None })
+    policy("all", Filter::default(), Action::Shape { conditioning, queue, ack_control: None })
 }
 
 /// A sender whose packets of a round arrive together, and a gateway.

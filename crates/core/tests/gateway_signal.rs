@@ -178,7 +178,7 @@ fn policy(class: Option<&str>) -> Policy {
         name: "all".into(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue: queue(), signal },
+        action: Action::Shape { conditioning, queue: queue(), ack_control: signal },
         mode: Mode::Enforce,
         class: class.map(str::to_owned),
         trunk: None,
@@ -413,7 +413,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let alone = PolicySet::new(vec![down.clone()]).unwrap();
     let mut run = Run::with(1_024, alone, vec![trunk]);
     let mut up = Policy { name: "up".into(), trunk: Some("t".to_owned()), ..policy(None) };
-    if let Action::Shape { signal, .. } = &mut up.action {
+    if let Action::Shape { ack_control: signal, .. } = &mut up.action {
         *signal = None;
     }
     run.gateway.install(run.now, PolicySet::new(vec![down, up]).unwrap());

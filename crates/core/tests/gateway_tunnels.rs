@@ -193,7 +193,12 @@ fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
         let allocation = tidegate_core::allocation::AllocationSpec::Drr(Default::default());
         let conditioning = Conditioning { profile, allocation, weights, fair_between };
         let queue = QdiscSpec::PerFlow(Default::default());
-        policy("all", 0, Filter::default(), Action::Shape { conditioning, queue, signal: None })
+        policy(
+            "all",
+            0,
+            Filter::default(),
+            Action::Shape { conditioning, queue, ack_control: None },
+        )
     };
     for (queue, policies) in [
         ("per-flow", vec![]),
@@ -333,7 +338,7 @@ fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
         fair_between: Sharers::SourceHost.into(),
     };
     let queue = QdiscSpec::PerFlow(Default::default());
-    let action = Action::Shape { conditioning, queue, signal: None };
+    let action = Action::Shape { conditioning, queue, ack_control: None };
     let outer = vxlan(7, 40_000);
     let filter = Filter { src: one(outer.key().unwrap().src.number()), ..Filter::default() };
     let mut gateway = gateway(None, "per-flow", vec![policy("all", 0, filter, action)]);

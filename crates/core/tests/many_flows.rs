@@ -108,7 +108,7 @@ fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report
 
 fn shape(allocation: &str) -> Action {
     let queue = QdiscSpec::PerFlow(Default::default());
-    Action::Shape { conditioning: conditioning(allocation), queue, signal: None }
+    Action::Shape { conditioning: conditioning(allocation), queue, ack_control: None }
 }
 
 /// The allocations whose flows share one bucket.

@@ -57,7 +57,7 @@ fn table_1() -> Vec<Policy> {
     let shape = |mean, peak, burst| Action::Shape {
         conditioning: conditioning(mean, peak, burst, "logical-partitions"),
         queue: named("per-flow"),
-        signal: None,
+        ack_control: None,
     };
     let mark = Action::Police {
         conditioning: conditioning(100, 100, 10, "partitioned"),

@@ -36,7 +36,7 @@ fn policy(port: u16, allocation: &str, queue: &str) -> Policy {
         name: port.to_string(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), dst_port, ..Filter::default() },
-        action: Action::Shape { conditioning, queue: spec(queue), signal: None },
+        action: Action::Shape { conditioning, queue: spec(queue), ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

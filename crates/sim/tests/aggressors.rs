@@ -62,7 +62,7 @@ fn gateway(case: &Case, controlled: bool) -> Gateway {
     let action = Action::Shape {
         conditioning,
         queue: spec("\"per-flow\""),
-        signal: controlled.then(|| spec(&signal)),
+        ack_control: controlled.then(|| spec(&signal)),
     };
     let policy = Policy {
         name: "all".into(),

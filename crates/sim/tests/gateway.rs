@@ -185,7 +185,7 @@ fn gateways() -> Vec<(String, Gateway)> {
         let queue = spec("\"per-flow\"");
         policy(
             filter,
-            Action::Shape { conditioning: conditioning(allocation), queue, signal: None },
+            Action::Shape { conditioning: conditioning(allocation), queue, ack_control: None },
         )
     };
     let mut all: Vec<_> = AllocationSpec::NAMES

@@ -42,7 +42,7 @@ fn policy(limit: Bytes, marking: Option<&str>, allocation: &str) -> Policy {
         action: Action::Shape {
             conditioning,
             queue: with_marking(queue, marking.map(spec)),
-            signal: None,
+            ack_control: None,
         },
         mode: Mode::Enforce,
         class: None,

@@ -44,7 +44,7 @@ fn gateway(case: &Case) -> Gateway {
     let action = Action::Shape {
         conditioning,
         queue: spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#),
-        signal: case.signal.map(spec::<AckSpec>),
+        ack_control: case.signal.map(spec::<AckSpec>),
     };
     let filter = Filter { direction: Some(case.way), ..Filter::default() };
     let policy = Policy {

@@ -53,7 +53,8 @@ fn policy(case: &Case, number: usize) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let action = Action::Shape { conditioning, queue: queue(), signal: Some(spec("\"postack\"")) };
+    let action =
+        Action::Shape { conditioning, queue: queue(), ack_control: Some(spec("\"postack\"")) };
     let dst_port = vec![Range { first: port(number), last: port(number) }];
     Policy {
         name: format!("p{number}"),

@@ -77,7 +77,7 @@ fn of(class: &str, policy: Policy) -> Policy {
 fn shape(kbps: u64, weights: Vec<FlowWeight>, fair_between: FairBetween) -> Action {
     let profile = Profile::new(Rate::from_kbps(kbps), None, Bytes(15_140), Bytes(1_514)).unwrap();
     let conditioning = Conditioning { profile, allocation: spec("\"drr\""), weights, fair_between };
-    Action::Shape { conditioning, queue: spec("\"per-flow\""), signal: None }
+    Action::Shape { conditioning, queue: spec("\"per-flow\""), ack_control: None }
 }
 
 fn trunk(local: [u8; 4], peer: [u8; 4]) -> trunk::Config {

@@ -269,7 +269,7 @@ fn policy_fields(policy: &Policy) -> Fields {
     );
     match &policy.action {
         Action::Pass => {}
-        Action::Shape { conditioning, queue, signal } => {
+        Action::Shape { conditioning, queue, ack_control: signal } => {
             fields.insert("queue", queue_name(queue));
             let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
             fields.insert("ack_control", control);

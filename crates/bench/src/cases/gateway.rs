@@ -109,7 +109,7 @@ pub(super) fn shaping() -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue, signal: None },
+        action: Action::Shape { conditioning, queue, ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

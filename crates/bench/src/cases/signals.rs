@@ -206,7 +206,7 @@ fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue, signal },
+        action: Action::Shape { conditioning, queue, ack_control: signal },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

@@ -146,7 +146,7 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
         anyhow::Ok(Policy {
             name,
             filter: Filter { src, direction: Some(Direction::Up), ..Filter::default() },
-            action: Action::Shape { conditioning, queue, signal: None },
+            action: Action::Shape { conditioning, queue, ack_control: None },
             ..gateway::shaping()?
         })
     };

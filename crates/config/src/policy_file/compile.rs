@@ -339,7 +339,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             between_flows(raw, found);
             let conditioning = conditioning?;
             rates::burst_carries_mean(raw, &conditioning.profile, longest, found);
-            return Some(Action::Shape { conditioning, queue, signal });
+            return Some(Action::Shape { conditioning, queue, ack_control: signal });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,

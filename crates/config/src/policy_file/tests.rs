@@ -100,7 +100,8 @@ fn defaults_are_those_the_schema_states() {
     assert_eq!((gateway.packets, gateway.flows), (16_384, 131_072));
     assert_eq!((gateway.rate, gateway.overhead), ([None, None], Default::default()));
     assert_eq!(config.heartbeat, Duration::from_millis(50));
-    let Action::Shape { conditioning, queue, signal: None } = &config.policies[0].action else {
+    let Action::Shape { conditioning, queue, ack_control: None } = &config.policies[0].action
+    else {
         panic!("shape")
     };
     assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "fq-codel"));

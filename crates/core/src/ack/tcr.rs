@@ -293,7 +293,7 @@ mod tests {
             bench.data_with(at, 0, FIRST_FLIGHT * MSS, TcpFlags::FIN);
             let went = bench.back(at, 0, plain(FIRST_FLIGHT * MSS), &[]);
             assert_eq!(went.last().map(|tcp| (u32::from(tcp.window) << 7) / MSS), Some(2));
-            bench.signal.leave(Member(0));
+            bench.control.leave(Member(0));
         }
     }
 
@@ -305,7 +305,7 @@ mod tests {
                 bench.known.sent = Some(0);
                 bench.ack(US(0), 0, 0);
                 bench.data(US(0), 0, MSS);
-                bench.signal.leave(Member(0));
+                bench.control.leave(Member(0));
             }
         });
         assert_eq!(used, alone());

@@ -77,7 +77,7 @@ pub struct PolicySet {
     classes: ClassSet,
     index: Index,
     reads_dscp: bool,
-    has_signals: bool,
+    has_ack_control: bool,
     has_markings: bool,
 }
 
@@ -111,12 +111,12 @@ impl PolicySet {
         let filters: Vec<&Filter> = policies.iter().map(|policy| &policy.filter).collect();
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
-        let has_signals = policies.iter().any(|policy| policy.action.signal().is_some());
+        let has_ack_control = policies.iter().any(|policy| policy.action.ack_control().is_some());
         let has_markings = policies.iter().any(|policy| policy.action.marking().is_some());
         let mut by_name: Vec<u32> = (0..).take(policies.len()).collect();
         by_name.sort_unstable_by_key(|at| &policies[slot(*at)].name);
         let classes = ClassSet::default();
-        Ok(Self { by_name, policies, classes, index, reads_dscp, has_signals, has_markings })
+        Ok(Self { by_name, policies, classes, index, reads_dscp, has_ack_control, has_markings })
     }
 
     /// The same policies on a link with `classes`.
@@ -165,8 +165,8 @@ impl PolicySet {
 
     /// Returns `true` if a policy uses ACK control.
     #[must_use]
-    pub const fn has_signals(&self) -> bool {
-        self.has_signals
+    pub const fn has_ack_control(&self) -> bool {
+        self.has_ack_control
     }
 
     /// Returns `true` if the queue of a policy or class may have a marking.
@@ -278,7 +278,7 @@ impl Default for PolicySet {
             classes: ClassSet::default(),
             index,
             reads_dscp: false,
-            has_signals: false,
+            has_ack_control: false,
             has_markings: false,
         }
     }

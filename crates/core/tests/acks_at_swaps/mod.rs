@@ -26,7 +26,9 @@ enum Change {
 /// Policy `n`: data passes at once, and is charged.
 fn passing(change: Change, n: u32) -> PolicySet {
     let mut policy = policy(None);
-    let Action::Shape { conditioning, queue, signal } = &mut policy.action else { unreachable!() };
+    let Action::Shape { conditioning, queue, ack_control: signal } = &mut policy.action else {
+        unreachable!()
+    };
     let burst = match change {
         Change::Queue => FRAME,
         Change::Policy | Change::AtOnce => FRAME + u64::from(n % 2),
@@ -100,7 +102,7 @@ fn acks_stay_held_when_another_policy_takes_over_the_flow() {
     for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
         let named = |n: u32| {
             let mut policy = policy(None);
-            let Action::Shape { conditioning, signal, .. } = &mut policy.action else {
+            let Action::Shape { conditioning, ack_control: signal, .. } = &mut policy.action else {
                 unreachable!()
             };
             *signal = Some(toml::from_str("kind = 'postack'").unwrap());

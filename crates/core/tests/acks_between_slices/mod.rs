@@ -55,7 +55,8 @@ impl Set {
             let conditioning =
                 Conditioning { profile, allocation: allocation("drr"), ..conditioning() };
             let signal = Some(AckSpec::PostAck(Default::default()));
-            let action = Action::Shape { conditioning, queue: queue("per-flow"), signal };
+            let action =
+                Action::Shape { conditioning, queue: queue("per-flow"), ack_control: signal };
             let filter = Filter { direction: Some(Direction::Up), ..src };
             let level = if self.deep { "part" } else { "class" };
             let class = (class > 0).then(|| format!("{level}-{class}"));

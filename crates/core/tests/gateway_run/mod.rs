@@ -139,7 +139,7 @@ pub(crate) const MEAN: Rate = Rate::from_mbps(8);
 pub(crate) const BURST: Bytes = Bytes(3_000);
 
 pub(crate) fn shape_by(conditioning: Conditioning, name: &str) -> Action {
-    Action::Shape { conditioning, queue: queue(name), signal: None }
+    Action::Shape { conditioning, queue: queue(name), ack_control: None }
 }
 
 pub(crate) fn conditioning() -> Conditioning {

@@ -32,7 +32,9 @@ impl Scarce {
         let text = format!("allocation = '{allocation}'\ncontrol = {control}");
         let table: toml::Table = toml::from_str(&text).unwrap();
         let mut policy = policy(None);
-        let Action::Shape { signal, conditioning, .. } = &mut policy.action else { unreachable!() };
+        let Action::Shape { ack_control: signal, conditioning, .. } = &mut policy.action else {
+            unreachable!()
+        };
         *signal = Some(table["control"].clone().try_into().unwrap());
         conditioning.allocation = table["allocation"].clone().try_into().unwrap();
         let profile = Profile::new(Rate::from_mbps(5), None, Bytes(3_028), Bytes(1_514));

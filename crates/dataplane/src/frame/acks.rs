@@ -116,7 +116,7 @@ impl HeldAcks {
             action: Action::Shape {
                 conditioning,
                 queue: QdiscSpec::PerFlow(Default::default()),
-                signal: Some(AckSpec::PostAck(Default::default())),
+                ack_control: Some(AckSpec::PostAck(Default::default())),
             },
             mode: Mode::Enforce,
             class: None,

@@ -27,7 +27,7 @@ impl Wire {
         let action = Action::Shape {
             conditioning: conditioning(RATE, Bytes(3_000)),
             queue: QdiscSpec::PerFlow(Default::default()),
-            signal: Some(signal),
+            ack_control: Some(signal),
         };
         let mut gateway = gateway(Filter::default(), action, packets);
         gateway.pool().make_copies();

@@ -234,7 +234,7 @@ mod tests {
             bench.ack(US(0), 0, 0);
             (1..=100).for_each(|n| assert!(bench.ack(US(1), 0, n * MSS).is_empty()));
             if stop {
-                bench.signal.stop(US(2), Member(0));
+                bench.control.stop(US(2), Member(0));
                 assert!(bench.run_until(US(50_000)).is_empty());
                 bench.resume(US(50_000), 0);
             }
