@@ -4,6 +4,7 @@
 //! its line in `registry!` below. Policies select it by its name.
 
 mod calendar;
+mod constants;
 mod gate;
 mod hold;
 mod paced;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::Bytes;
+
 /// Charged bytes of a full Ethernet frame, until a segment of the flow was observed.
 ///
 /// Source: IEEE 802.3 (1,500 bytes of payload, 14 of header).
@@ -17,7 +19,7 @@ pub(super) const USUAL_MSS: u32 = 1_448;
 
 /// Payload bytes below which a segment does not count as a full one, and the least `mss` of TCR. It leaves
 /// room for TCP options.
-pub(super) const LEAST_MSS: u32 = 88;
+pub(super) const LEAST_MSS: Bytes = Bytes(88);
 
 /// Full segments that an ACK usually acknowledges. The target has room for one ACK's data beyond a round
 /// trip, a turn is as long, and an ACK of more than twice as many departs in steps of this length.

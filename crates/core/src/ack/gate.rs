@@ -29,6 +29,7 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
+use super::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
 use super::hold::{Flow, Holds};
 use super::place::Wanted;
 use super::shares::Shares;
@@ -56,14 +57,6 @@ pub(super) struct Gate {
     /// Time until which requests are too far ahead of the rate.
     paced: Option<Time>,
 }
-
-/// Shortest and longest lifetime of credit.
-const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_millis(1_500);
-
-/// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
-/// while the rate carries earlier ones within this time.
-pub(super) const AHEAD: Duration = Duration::from_millis(20);
 
 impl Gate {
     /// Notes data of a sender at a round trip of `near`.
@@ -245,10 +238,10 @@ impl Response {
         self.last = self.last.max(now);
     }
 
-    /// Adds arrived bytes. Returns the mean time of their credit, once in [`SAMPLE`] bytes.
+    /// Adds arrived bytes. Returns the mean time of their credit, once in [`UNSCALED`] bytes.
     fn came(&mut self, bytes: u32) -> Option<Duration> {
         self.came += u64::from(bytes);
-        if self.came < SAMPLE {
+        if self.came < UNSCALED.into() {
             return None;
         }
         let span = self.area / self.came;
@@ -256,9 +249,6 @@ impl Response {
         Some(Duration::from_nanos(span))
     }
 }
-
-/// Bytes of a sample.
-const SAMPLE: u64 = 1 << 16;
 
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
@@ -272,7 +262,7 @@ pub(super) fn lasts(near: Duration) -> Duration {
 ///
 /// Source: `postack`, R001-9.
 pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
-    holds.flow(member).segment().saturating_mul(2).saturating_mul(weight.max(1))
+    holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]
@@ -318,7 +308,7 @@ mod tests {
         let mut response = Response::default();
         response.look(Time::from_millis(10), 0);
         for ms in [4, 10, 11] {
-            response.look(Time::from_millis(ms), SAMPLE);
+            response.look(Time::from_millis(ms), UNSCALED.into());
         }
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }

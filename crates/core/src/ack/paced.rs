@@ -7,6 +7,7 @@ use crate::wheel::TimerWheel;
 use crate::{Cx, PacketPool, Rate, Time};
 
 use super::hold::Holds;
+use super::record::TICK_BITS;
 
 /// Scheduled departures of the oldest held ACK of each flow, and of the ACK before it.
 #[derive(Default)]
@@ -48,25 +49,23 @@ impl Paced {
 
 /// Times at which the longest hold of each flow is checked.
 #[derive(Default)]
-pub(super) struct Bound {
-    wheel: TimerWheel,
-}
+pub(super) struct Bound(TimerWheel);
 
 impl Bound {
     /// Checks the held ACKs of `member` after `longest`, unless a check is scheduled.
     pub(super) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
-        if self.wheel.deadline(member.0).is_none() {
+        if self.0.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
     }
 
-    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and 2.1 ms. So
+    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and two ticks (2.1 ms). So
     /// many flows are checked together, with few timer events.
     fn set(&mut self, member: Member, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
-        let grain = digits.map_or(0, |digits| 1 << digits.min(MOST_DIGITS));
-        self.wheel.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
+        let grain = digits.map_or(0, |digits| 1 << digits.min(TICK_BITS + 1));
+        self.0.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
     }
 
     /// A member whose oldest ACK has reached its longest hold. The limit of the policy is `policy`.
@@ -76,7 +75,7 @@ impl Bound {
         holds: &mut Holds,
         policy: Duration,
     ) -> Option<Member> {
-        while let Some(number) = self.wheel.pop(cx.now) {
+        while let Some(number) = self.0.pop(cx.now) {
             let member = Member(number);
             let Some(age) = holds.age(member, cx.now) else { continue };
             let longest = holds.flow(member).longest(policy);
@@ -89,19 +88,16 @@ impl Bound {
     }
 
     pub(super) fn next(&self) -> Option<Time> {
-        self.wheel.next_deadline()
+        self.0.next_deadline()
     }
 
     pub(super) fn forget(&mut self, member: Member) {
-        self.wheel.cancel(member.0);
+        self.0.cancel(member.0);
     }
 }
 
 /// Resolution of the age of an ACK.
 const LEAST: Duration = Duration::from_millis(1);
-
-/// The coarsest grid of checks is `2^21` ns, about two milliseconds.
-const MOST_DIGITS: u32 = 21;
 
 /// Time in which `rate` carries the data that the oldest ACK of `member` requests.
 pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
@@ -131,7 +127,7 @@ mod tests {
         let (first, span) = (Time::from_millis(3_000), Duration::from_millis(240));
         (0..100).for_each(|n| bound.watch(first + span / 1_000 * n, Member(n), span));
         let mut times = Vec::new();
-        while let Some((at, _)) = bound.wheel.pop_next(Time::MAX) {
+        while let Some((at, _)) = bound.0.pop_next(Time::MAX) {
             times.push(at);
         }
         times.dedup();

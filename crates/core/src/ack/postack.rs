@@ -27,7 +27,8 @@ mod rules;
 
 use std::time::Duration;
 
-use super::gate::{AHEAD, quantum};
+use super::constants::{AHEAD, MAX_HOLD, UNSCALED};
+use super::gate::quantum;
 use super::hold::{Holds, Taken};
 use super::paced::Bound;
 use super::shares::Shares;
@@ -62,14 +63,6 @@ choice! {
         Gate = "gate" [default],
     }
 }
-
-/// Half of it bridges the halved window after a loss, on paths whose round trip is at most as long.
-const MAX_HOLD: Duration = Duration::from_secs(1);
-
-/// The least first window: the most that a SYN can offer.
-///
-/// Source: RFC 7323, section 2.2.
-const FIRST_WINDOW: Bytes = Bytes(65_535);
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
@@ -118,7 +111,7 @@ impl PostAck {
         let flow = self.holds.flow(member);
         let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
         let (extended, holdable) = (flow.is_extended(), flow.holdable());
-        let first = self.shares.equal(member).bytes_in(way).max(FIRST_WINDOW);
+        let first = self.shares.equal(member).bytes_in(way).max(Bytes(u64::from(UNSCALED) - 1));
         let rate = self.shares.most(member);
         let most = rate.bytes_in(way + self.config.max_hold / 2);
         let most = if extended { most.min(rate.bytes_in(way) + holdable) } else { most };

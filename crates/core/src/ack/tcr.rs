@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::constants::{FIRST_FLIGHT, LEAST_MSS};
 use super::hold::{Holds, Taken};
 use super::paced::Paced;
 use super::shares::Shares;
@@ -31,8 +32,7 @@ parameters! {
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
-            placement: self.placement,
-            mss: self.mss.and_then(|mss| u16::try_from(mss.0).ok()),
+            config: self.clone(),
             holds: Holds::new(false),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
@@ -41,28 +41,18 @@ impl Config {
     }
 }
 
-/// The least `mss` with room for TCP options.
-const LEAST_MSS: Bytes = Bytes(88);
-
 /// The greatest value of the option (RFC 9293, section 3.2).
 const GREATEST_MSS: Bytes = Bytes(65_535);
 
 /// The TCR of an aggregate.
 pub(super) struct Tcr {
-    placement: Placement,
-    mss: Option<u16>,
+    config: Config,
     holds: Holds,
     shares: Shares,
     pace: Paced,
     /// By member: the number at which its data begins. `None` if its first ACK was not seen.
     begun: Vec<Option<u32>>,
 }
-
-/// Segments that a sender begins with. A smaller first window would cost short connections further
-/// round trips.
-///
-/// Source: RFC 6928, section 2.
-const FIRST_FLIGHT: u32 = 10;
 
 impl Tcr {
     /// The window of a flow. `None` if the length of its path is not known.
@@ -119,7 +109,7 @@ impl Tcr {
 
 impl AckControl for Tcr {
     fn placement(&self) -> Placement {
-        self.placement
+        self.config.placement
     }
 
     fn set_profile(&mut self, _: Time, profile: &Profile) {
@@ -138,7 +128,7 @@ impl AckControl for Tcr {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
-        if let Some(mss) = self.mss {
+        if let Some(mss) = self.config.mss.and_then(|mss| u16::try_from(mss.0).ok()) {
             cx.pool[&back.packet].ask_for_segments(mss);
         }
         let tcp = cx.pool[&back.packet].tcp;

@@ -6,10 +6,10 @@
 use super::{Complaints, File, about, code_of, production, rust};
 
 /// Most fields today. The aim is 60.
-const MOST_FIELDS: usize = 185;
+const MOST_FIELDS: usize = 175;
 
 /// Most tuned constants today. The aim is 15.
-const MOST_CONSTANTS: usize = 41;
+const MOST_CONSTANTS: usize = 21;
 
 /// Constants that are no choice: the file, the name, and the kind.
 const NOT_TUNED: &[(&str, &str, &str)] = &[
@@ -27,6 +27,9 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("record.rs", "WHOLE", "bits"),
     ("record.rs", "NONE", "bits"),
     ("record.rs", "TICK_BITS", "unit"),
+    ("paced.rs", "LEAST", "unit"),
+    ("gate.rs", "TICK", "unit"),
+    ("shares.rs", "LONGEST", "size"),
     ("flow.rs", "KNOWN", "bits"),
     ("flow.rs", "TIMED", "bits"),
     ("flow.rs", "EDGE", "bits"),

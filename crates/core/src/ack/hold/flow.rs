@@ -6,7 +6,9 @@ mod window;
 use std::time::Duration;
 
 use super::super::Known;
+use super::super::constants::{FRAME, LEAST_MSS, SHORTEST_RTO, SMOOTHING, USUAL_MSS};
 use super::super::record::NONE;
+use super::WHOLE_OF_FLOW;
 use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
@@ -109,7 +111,7 @@ impl Default for Flow {
             timestamp: 0,
             carried: 0,
             mss: USUAL_MSS,
-            header: USUAL_HEADER,
+            header: FRAME - USUAL_MSS,
             cap: 0,
             hold_us: 0,
             near_us: 0,
@@ -124,26 +126,6 @@ impl Default for Flow {
         }
     }
 }
-
-/// A full Ethernet segment with timestamps, until another one is observed.
-const USUAL_MSS: u32 = 1_448;
-const USUAL_HEADER: u32 = 66;
-/// Shorter payloads do not count as full segments.
-const LEAST_MSS: u32 = 88;
-
-/// Segments in flight beyond a round trip that a flow may have if all its ACKs are kept whole. It is an
-/// eighth of the ACK budget of a flow.
-const HOLDABLE: u64 = 512;
-
-/// Inverse weight of a new sample in a smoothed value.
-///
-/// Source: RFC 6298, section 2 (alpha = 1/8).
-const SMOOTHING: u32 = 8;
-
-/// Growth of a hold that the sender's retransmission timer tolerates.
-///
-/// Source: Linux, `tcp_rto_min` (200 ms), less a margin of a quarter.
-const ALLOWED: Duration = Duration::from_millis(150);
 
 impl Flow {
     pub(super) const fn is_known(&self) -> bool {
@@ -182,9 +164,9 @@ impl Flow {
     }
 
     /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
-    /// held ACKs well within their budget.
+    /// held ACKs within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * HOLDABLE)
+        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
     }
 
     /// Number of held ACKs that may depart.
@@ -235,9 +217,10 @@ impl Flow {
         }
         let segments = u32::from(packet.segments.max(1));
         let payload = tcp.payload / segments;
-        let full = payload > self.mss || (segments > 1 && payload >= LEAST_MSS);
+        let long = u64::from(payload) >= LEAST_MSS.0;
+        let full = payload > self.mss || (segments > 1 && long);
         // The first segment may be shorter than a usual one.
-        let first = self.marks & SIZED == 0 && payload >= LEAST_MSS;
+        let first = self.marks & SIZED == 0 && long;
         if full || first {
             self.marks |= SIZED;
             self.mss = payload;
@@ -290,7 +273,8 @@ impl Flow {
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
-        if self.far_us == 0 { ALLOWED } else { ALLOWED.min(round_trip) }
+        let allowed = SHORTEST_RTO * 3 / 4;
+        if self.far_us == 0 { allowed } else { allowed.min(round_trip) }
     }
 
     /// The highest acknowledgement number that departed.
@@ -483,7 +467,7 @@ mod tests {
         pass(&mut flow, 0);
         (0..99).for_each(|_| flow.was_held(Duration::from_millis(150)));
         (0..99).for_each(|_| pass(&mut flow, 0));
-        // The hold, and a growth by `ALLOWED`.
+        // The hold, and a growth by 150 ms.
         assert_eq!(longest(&flow), 150 + 150);
         (1..99).for_each(|n| pass(&mut flow, n * USUAL_MSS));
         // A round trip without a hold.

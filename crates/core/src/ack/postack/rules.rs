@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::super::Queue;
+use super::super::constants::{SHORTEST_RTO, WITHIN_OTHERS};
 use super::super::gate::Gate;
 use super::super::hold::Holds;
 use super::super::paced::{Paced, takes};
@@ -37,15 +38,6 @@ pub(super) struct Bucket {
     pace: Paced,
 }
 
-/// Time in which a queue of more than three full frames is drained to these.
-///
-/// Source: `postack`, R001-9.
-const WITHIN: Duration = Duration::from_millis(200);
-
-/// The same time for P2 while packets of others wait too, and the rate of a flow is unknown. A decision of P2
-/// takes effect only after the hold. With a shorter time the queue and the rate oscillate.
-const WITHIN_OTHERS: Duration = Duration::from_millis(500);
-
 impl Bucket {
     /// Charges an ACK for `cost` bytes that departed before its time.
     pub(super) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
@@ -63,7 +55,7 @@ impl Bucket {
         queue: Queue,
     ) {
         if !self.pace.is_set(member) && holds.releasable(member) > 0 {
-            let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
+            let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
             let takes = takes(holds, cx.pool, member, rate);
             let from = (*self.pace.free(member)).max(cx.now);
             self.pace.set(member, from + takes);
@@ -85,7 +77,7 @@ impl Bucket {
             *self.pace.free(member) = at;
             if holds.releasable(member) > 0 {
                 // It arrived before the last departure, so the time of its arrival does not matter.
-                let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
+                let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
                 self.pace.set(member, at + takes(holds, cx.pool, member, rate));
             }
         }
@@ -136,7 +128,7 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let within = if queue.others > 0 { WITHIN_OTHERS } else { WITHIN };
+        let within = if queue.others > 0 { WITHIN_OTHERS } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());
