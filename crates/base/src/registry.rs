@@ -1,12 +1,14 @@
-//! Names of mechanisms in policy files, scenarios and the API.
+//! Declares mechanisms that files select by name, such as queue disciplines.
 //!
-//! A name alone selects the mechanism with its defaults. A table with `kind = "<name>"` also sets
-//! parameters. Errors about unknown names and misspelt fields list the valid ones.
+//! In a policy file or scenario, a name alone selects the mechanism with default parameters. A
+//! table with `kind = "<name>"` also sets parameters. Errors about unknown names and misspelt
+//! fields list the valid ones.
 
-/// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
-/// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
-/// variant. It is made from other variants, and its `Config` returns its name. `Added` holds a mechanism of
-/// another crate.
+/// Defines the enum `$spec` with a variant for each mechanism, which holds the mechanism's
+/// `Config`. Its method `build` takes the given arguments and makes the `$mechanism`.
+///
+/// No file can name an `unnamed` variant: code makes it from another variant, and its `Config`
+/// returns the name. The variant `Added` holds a mechanism that another crate defines.
 #[macro_export]
 macro_rules! registry {
     (
@@ -19,7 +21,8 @@ macro_rules! registry {
         }
 
         impl $spec {
-            /// The mechanism `name` of another crate. `build` makes a new instance without packets.
+            /// The mechanism `name`, which another crate defines. `build` makes an instance without
+            /// packets.
             pub fn added<C>(
                 name: &'static str,
                 config: C,
@@ -33,7 +36,7 @@ macro_rules! registry {
                 Self::Added($crate::parameters::ForeignMechanism::new(name, changed, build))
             }
 
-            /// Makes a new instance without packets.
+            /// Makes an instance without packets.
             #[must_use]
             pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
                 $crate::registry! { @build self ($($arg),*) $($list)+ }
@@ -62,7 +65,7 @@ macro_rules! registry {
             $($(#[doc = $each])+ $variant($module::Config),)+
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
             $(
-                /// A mechanism of another crate.
+                /// A mechanism that another crate defines.
                 Added($crate::parameters::ForeignMechanism<$added>),
             )?
         }
@@ -88,10 +91,10 @@ macro_rules! registry {
         }
 
         impl $spec {
-            /// All names.
+            /// The names of all mechanisms that files can select.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// The parameters that differ from their defaults, as a file writes them.
+            /// The parameters that differ from their defaults, in the notation of files.
             #[must_use]
             pub fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
                 match self {
@@ -104,7 +107,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Its name.
+            /// The name of the mechanism.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -120,7 +123,7 @@ macro_rules! registry {
 
         impl<'de> serde::Deserialize<'de> for $spec {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                /// The form with parameters.
+                /// The notation as a table with parameters.
                 #[derive(serde::Deserialize)]
                 #[serde(tag = "kind")]
                 enum Table {
