@@ -143,7 +143,7 @@ impl Wanted {
 
     /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
-        let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
+        let lasts = super::release::lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         self.near_us.max(self.response_us.min(most))
     }

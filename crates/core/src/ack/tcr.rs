@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use super::constants::{FIRST_FLIGHT, LEAST_MSS};
 use super::hold::{Holds, Taken};
-use super::paced::Paced;
+use super::release::Paced;
 use super::shares::Shares;
+use super::windows::round_trip;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
@@ -56,15 +57,10 @@ pub(super) struct Tcr {
 
 impl Tcr {
     /// The window of a flow. `None` if the length of its path is not known.
-    ///
-    /// Source: `postack`, R001-3. Differs: it has room for the first flight, which an upload sends in
-    /// the window of the SYN with ACK.
     fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
-        let span = known.near? + known.far?;
-        let rest = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
-        let mss = u64::from(self.holds.flow(member).mss());
-        let needed = self.shares.of(member).bytes_in(span).0.saturating_add(mss);
-        Some(Bytes(needed.next_multiple_of(mss).max(2 * mss).max(rest)))
+        let first = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
+        let mss = self.holds.flow(member).mss();
+        round_trip(self.shares.of(member), known, mss, first)
     }
 
     /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.

@@ -1,4 +1,6 @@
 //! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
+//!
+//! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use super::Aggregate;
 use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};

@@ -1,5 +1,7 @@
 //! The third stage: control of senders by their ACKs.
 //!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//!
 //! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible
 //! direction is queued like any other).
 //! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged

@@ -19,7 +19,7 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("hold.rs", "MOST_OF_FLOW", "size"),
     ("hold.rs", "WHOLE_OF_FLOW", "size"),
     ("hold.rs", "NEVER", "bits"),
-    ("rules.rs", "MOST", "size"),
+    ("virtual_queue.rs", "MOST", "size"),
     ("record.rs", "MOST", "size"),
     ("record.rs", "PLAIN", "bits"),
     ("record.rs", "DUPLICATE", "bits"),

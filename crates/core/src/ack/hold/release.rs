@@ -1,4 +1,6 @@
 //! Release of held ACKs: in order, in steps if an ACK acknowledges much, and rebuilt from records.
+//!
+//! Methods of `Holds`, whose fields are in `hold.rs`.
 
 use super::super::constants::PER_ACK;
 use super::super::record::{Kind, NONE, Record};

@@ -1,5 +1,7 @@
 //! Held ACKs of a connection while a SYN claims its ports for a new connection.
 //!
+//! Methods of `Holds`, whose fields are in `hold.rs`.
+//!
 //! A SYN proves nothing, as any host can send one. So the SYN only stops the ACKs, and its answer decides
 //! whether they depart or are dropped.
 //!

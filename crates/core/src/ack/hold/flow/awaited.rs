@@ -1,13 +1,15 @@
 //! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
 //! senders, and senders of FIN.
 //!
+//! Methods of `Flow`, whose fields are in `flow.rs`.
+//!
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
 use super::{AGAIN, ASKED, EDGE, ENDED, Flow, PAUSED};
 use crate::Time;
 use crate::ack::constants::{SHORTEST_RTO, UNSCALED};
-use crate::ack::gate::lasts;
+use crate::ack::release::lasts;
 use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 

@@ -1,4 +1,6 @@
 //! Reduced windows: their size, and the bytes that remain in them.
+//!
+//! Methods of `Flow`, whose fields are in `flow.rs`.
 
 use std::time::Duration;
 

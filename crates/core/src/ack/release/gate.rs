@@ -29,19 +29,19 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use super::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
-use super::hold::{Flow, Holds};
-use super::place::Wanted;
-use super::shares::Shares;
-use super::uncalled::Uncalled;
-use super::{Ahead, Call, Queue};
+use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::hold::{Flow, Holds};
+use crate::ack::place::Wanted;
+use crate::ack::shares::Shares;
+use crate::ack::uncalled::Uncalled;
+use crate::ack::{Ahead, Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// The requests of a class, and the order in which ACKs depart.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     turns: Ring,
     /// By member: bytes left of its turn. Negative if its last ACK requested more.
@@ -50,8 +50,6 @@ pub(super) struct Gate {
     /// Bytes requested since the last report.
     called: u64,
     response: Response,
-    /// Time at which the rate has carried all requests to application-limited flows.
-    answers: Time,
     /// Time at which the rate has carried all requests.
     carried: Time,
     /// Time until which requests are too far ahead of the rate.
@@ -60,7 +58,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Notes data of a sender at a round trip of `near`.
-    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
+    pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
         self.wanted.see(bytes / u32::from(segments.max(1)));
@@ -70,7 +68,7 @@ impl Gate {
     }
 
     /// Returns `true` if the class wants more data, and its egress has room.
-    pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
+    pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
@@ -95,7 +93,7 @@ impl Gate {
     }
 
     /// Notes that an ACK of `flow` requested `bytes`, in an aggregate of `rate` with this egress.
-    pub(super) fn asks(
+    pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
         rate: Rate,
@@ -110,23 +108,14 @@ impl Gate {
         if !is_silent {
             flow.asked(now);
         }
-        if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
+        let begins = self.carried.max(now);
+        if (is_silent || flow.is_answering()) && begins.since(now) <= AHEAD {
+            self.carried = begins + ahead.carries_of(rate).time_for(Bytes(bytes.into()));
             self.called += u64::from(bytes);
         } else {
-            self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
+            self.carried = begins + rate.time_for(Bytes(bytes.into()));
             self.give(now, flow.near(), bytes);
         }
-    }
-
-    /// Returns `true` if `rate` carries the earlier requests to application-limited flows within [`AHEAD`].
-    /// This request is then added to them.
-    fn carries(&mut self, now: Time, rate: Rate, bytes: u32) -> bool {
-        let begins = self.answers.max(now);
-        let carries = begins.since(now) <= AHEAD;
-        if carries {
-            self.answers = begins + rate.time_for(Bytes(bytes.into()));
-        }
-        carries
     }
 
     /// Gives credit for `bytes` to a sender at a round trip of `near`.
@@ -138,7 +127,7 @@ impl Gate {
     }
 
     /// Gives `member` turns, as it has held ACKs.
-    pub(super) fn wait(&mut self, member: Member, quantum: u32) {
+    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
         if self.turns.push(member) {
             make_room(&mut self.credits, member.index(), 0);
             self.credits[member.index()] = i64::from(quantum);
@@ -150,7 +139,7 @@ impl Gate {
     ///
     /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
     /// acknowledges.
-    pub(super) fn serve(
+    pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
         shares: &Shares,
@@ -194,7 +183,7 @@ impl Gate {
     /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
     /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
     /// from the queue first.
-    pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
+    pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         let paced = self.paced.filter(|_| !self.is_idle());
         let credit = if queue.ahead.rate.is_some() {
             self.outstanding.next()
@@ -207,12 +196,12 @@ impl Gate {
     }
 
     /// Time from a request to its data.
-    pub(super) fn way(&self) -> Duration {
+    pub(in crate::ack) fn way(&self) -> Duration {
         self.wanted.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::ack) fn is_idle(&self) -> bool {
         self.turns.first().is_none()
     }
 }
@@ -254,21 +243,21 @@ impl Response {
 const TICK: Duration = Duration::from_micros(1);
 
 /// Lifetime of credit for a sender at a round trip of `near`.
-pub(super) fn lasts(near: Duration) -> Duration {
+pub(in crate::ack) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
     holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ahead;
     use super::*;
+    use crate::ack::Ahead;
 
     const FRAME: u32 = 1_514;
 

@@ -6,12 +6,12 @@ use crate::packet::{Member, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketPool, Rate, Time};
 
-use super::hold::Holds;
-use super::record::TICK_BITS;
+use crate::ack::hold::Holds;
+use crate::ack::record::TICK_BITS;
 
 /// Scheduled departures of the oldest held ACK of each flow, and of the ACK before it.
 #[derive(Default)]
-pub(super) struct Paced {
+pub(in crate::ack) struct Paced {
     wheel: TimerWheel,
     /// By member: scheduled departure of its last ACK, or earliest departure of the next one.
     free: Vec<Time>,
@@ -19,29 +19,29 @@ pub(super) struct Paced {
 
 impl Paced {
     /// Scheduled departure of the last ACK of `member`, or the earliest departure of its next one.
-    pub(super) fn free(&mut self, member: Member) -> &mut Time {
+    pub(in crate::ack) fn free(&mut self, member: Member) -> &mut Time {
         make_room(&mut self.free, member.index(), Time::ZERO);
         &mut self.free[member.index()]
     }
 
-    pub(super) fn is_set(&self, member: Member) -> bool {
+    pub(in crate::ack) fn is_set(&self, member: Member) -> bool {
         self.wheel.deadline(member.0).is_some()
     }
 
-    pub(super) fn set(&mut self, member: Member, at: Time) {
+    pub(in crate::ack) fn set(&mut self, member: Member, at: Time) {
         self.wheel.set(member.0, at);
     }
 
     /// A member whose ACK is due at `now`, and the scheduled time.
-    pub(super) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
+    pub(in crate::ack) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
         self.wheel.pop_next(now).map(|(at, number)| (at, Member(number)))
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(in crate::ack) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
 
-    pub(super) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: Member) {
         self.wheel.cancel(member.0);
         *self.free(member) = Time::ZERO;
     }
@@ -49,11 +49,11 @@ impl Paced {
 
 /// Times at which the longest hold of each flow is checked.
 #[derive(Default)]
-pub(super) struct Bound(TimerWheel);
+pub(in crate::ack) struct Bound(TimerWheel);
 
 impl Bound {
     /// Checks the held ACKs of `member` after `longest`, unless a check is scheduled.
-    pub(super) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
+    pub(in crate::ack) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
         if self.0.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
@@ -69,7 +69,7 @@ impl Bound {
     }
 
     /// A member whose oldest ACK has reached its longest hold. The limit of the policy is `policy`.
-    pub(super) fn overdue(
+    pub(in crate::ack) fn overdue(
         &mut self,
         cx: &Cx<'_>,
         holds: &mut Holds,
@@ -87,11 +87,11 @@ impl Bound {
         None
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(in crate::ack) fn next(&self) -> Option<Time> {
         self.0.next_deadline()
     }
 
-    pub(super) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: Member) {
         self.0.cancel(member.0);
     }
 }
@@ -100,7 +100,12 @@ impl Bound {
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Time in which `rate` carries the data that the oldest ACK of `member` requests.
-pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
+pub(in crate::ack) fn takes(
+    holds: &Holds,
+    pool: &PacketPool,
+    member: Member,
+    rate: Rate,
+) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
     rate.time_for(crate::Bytes(cost.into()))
 }
