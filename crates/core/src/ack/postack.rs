@@ -355,7 +355,7 @@ mod tests {
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;
-    use crate::packet::TcpFlags;
+    use crate::packet::{TcpFlags, TcpSegment};
 
     /// Sequence number after `segments` segments of `member`.
     fn end(member: u32, segments: u32) -> u32 {
