@@ -136,7 +136,7 @@ struct Counts {
     /// Counters of ACK control in removed aggregates.
     acks: crate::ack::Counts,
     /// Counters of removed trunks.
-    trunks: crate::trunk::Counts,
+    trunks: crate::trunk::TrunkCounters,
 }
 
 impl Gateway {
