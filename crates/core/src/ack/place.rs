@@ -21,11 +21,11 @@ use crate::{Bytes, Rate};
 /// State of an egress: its backlog, its rate, and the room for requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ahead {
-    /// Charged bytes of ACK-controlled flows of all aggregates.
+    /// Backlog: charged bytes of ACK-controlled flows of all aggregates that wait at this egress.
     pub waiting: Bytes,
-    /// Packets of other flows that wait here too.
+    /// Number of packets without ACK control that wait at this egress, too.
     pub others: u64,
-    /// Highest egress rate. `None` if packets never wait there.
+    /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
     /// Rates of the aggregates that request data here.
     pub(crate) asked: Asked,
@@ -101,7 +101,7 @@ pub struct Call {
     /// Rate of the aggregate in bits per second. Zero if it requests no data.
     pub(super) rate: u64,
     pub(super) wanted: Wanted,
-    /// The aggregate would have requested more if the egress had room.
+    /// The aggregate holds ACKs only because the egress has no room for their data.
     pub(super) more: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Wanted {
     response_us: u64,
     /// The longest full segment, in charged bytes.
     segment: u32,
-    /// Flows with held ACKs here.
+    /// Number of flows with held ACKs.
     pub(super) waiting: u32,
 }
 
@@ -205,7 +205,7 @@ pub(crate) struct Places {
 /// An egress that several aggregates share.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Credit of all its aggregates.
+    /// Outstanding credit of all aggregates that send to this egress, in charged bytes.
     outstanding: u64,
     asked: Asked,
     wanted: Wanted,
@@ -215,13 +215,13 @@ struct Place {
 /// An aggregate that sends to an egress.
 #[derive(Clone, Copy, Default)]
 struct Sender {
-    /// Its last report.
+    /// The last report of the aggregate.
     call: Call,
-    /// The egress of that report.
+    /// Index of the egress for which the aggregate made that report.
     place: usize,
-    /// Its rate was below its max-min share.
+    /// The rate of the aggregate was below its max-min share, so it counts as satisfied.
     modest: bool,
-    /// Bytes left of its turn. Negative if its last ACK requested more.
+    /// Bytes that the aggregate may still request in its turn. Negative if its last ACK requested more.
     credit: i64,
 }
 

@@ -17,22 +17,24 @@ use crate::{Bytes, Rate, Time};
 /// satisfied flows leave rate to backlogged flows.
 pub(super) struct Shares {
     rate: Rate,
-    /// Part of the rate that the egress carries.
+    /// The part of `rate` that the egress carries for this aggregate.
     leaves: Rate,
     /// By member.
     seen: Vec<Seen>,
-    /// Number of the current interval, and the length of each in microseconds.
+    /// Number of the current interval.
     interval: u32,
+    /// Length of an interval, in microseconds.
     span_us: u64,
-    /// Flows seen in this interval, and in the one before.
+    /// Flows that were active in the current interval.
     now: Takers,
+    /// Flows that were active in the preceding interval.
     before: Takers,
     others: Others,
     /// Time of the last update of the egress rate, and its smoothed value.
     ahead: Option<(Time, Rate)>,
 }
 
-/// A flow as it was when last seen.
+/// Activity of a flow in the last interval in which it was active, and in the one before.
 #[derive(Clone, Copy)]
 struct Seen {
     interval: u32,
@@ -42,8 +44,9 @@ struct Seen {
     came: Option<u32>,
     /// Backlog of the flow at the arrival of its newest data, in bytes.
     waits: u32,
-    /// Values of the preceding interval. The weight is zero if the flow was not seen then.
+    /// Weight in the interval before. Zero: the flow was not active then.
     weight_before: u32,
+    /// Charged bytes that arrived in the interval before. `None` if the flow was backlogged then.
     came_before: Option<u32>,
 }
 

@@ -32,11 +32,13 @@ pub(super) struct Uncalled {
 
 #[derive(Clone, Copy, Default)]
 struct Flow {
-    /// Uncalled bytes up to `since`.
+    /// Uncalled bytes at the time `since`.
     bytes: u32,
-    /// Charged bytes since `since`: of arrived data, and of data that ACKs requested.
+    /// Charged bytes of data that arrived after `since`.
     came: u32,
+    /// Charged bytes that departed ACKs requested after `since`.
     asked: u32,
+    /// Time at which these counts began.
     since: Time,
 }
 

@@ -16,47 +16,53 @@ use crate::{Bytes, Time};
 /// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ack) struct Flow {
-    /// Its records, oldest first.
+    /// Index of the record of the oldest held ACK.
     pub(super) first: u32,
+    /// Index of the record of the newest held ACK.
     pub(super) last: u32,
+    /// Number of held ACKs.
     pub(super) count: u32,
-    /// The record whose packet is cloned to rebuild the other ACKs.
+    /// Index of the newest plain ACK's record. Its packet keeps a buffer, and is cloned to rebuild older ACKs.
     pub(super) template: u32,
-    /// The highest acknowledgement number that arrived, and the highest that departed.
+    /// The highest acknowledgement number that arrived here from the receiver.
     pub(super) seen: u32,
+    /// The highest acknowledgement number that departed to the sender.
     pub(super) released: u32,
     /// The highest right edge of an advertised window that departed.
     right: u32,
-    /// The next sequence number of the data sender, and that of the receiver.
+    /// The sequence number after the highest data byte of the sender.
     pub(super) sent: u32,
+    /// The sequence number after the highest byte that the receiver sent back.
     pub(super) back: u32,
-    /// Bytes beyond `seen` that were acknowledged selectively.
+    /// Bytes beyond `seen` that SACK blocks or duplicate ACKs reported as arrived.
     sacked: u32,
-    /// Bytes beyond `released` whose data has been requested already.
+    /// Bytes beyond `released` for which an ACK has already requested new data.
     pub(super) credited: u32,
-    /// The highest timestamp that departed.
+    /// The newest timestamp (TSval) of the receiver that departed to the sender.
     timestamp: u32,
-    /// Payload bytes that have passed and that no departed ACK acknowledges.
+    /// Payload bytes that passed towards the receiver and that no departed ACK acknowledges.
     carried: u32,
-    /// Payload bytes of a full segment, and charged bytes of its headers.
+    /// Payload bytes of a full segment.
     mss: u32,
+    /// Charged bytes of the headers of a segment.
     header: u32,
     /// The cap of the advertised window, in bytes. Zero: no cap.
     cap: u32,
-    /// Smoothed hold of its ACKs, in microseconds.
+    /// Smoothed time for which ACKs of the flow are held, in microseconds.
     hold_us: u32,
-    /// Shortest round trips to the sender and to the receiver, in microseconds. Zero if unknown.
+    /// Shortest round trip between gateway and sender, in microseconds. Zero: unknown.
     near_us: u32,
+    /// Shortest round trip between gateway and receiver, in microseconds. Zero: unknown.
     far_us: u32,
-    /// Tick of the last request to its sender that followed data, or of the first data after a pause. Zero:
-    /// never.
+    /// Time of the last request to the sender that followed data, or of the first data after a pause, in ticks.
+    /// Zero: never.
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
     pub(super) window: u16,
-    /// Held ACKs that are kept whole.
+    /// Number of held ACKs whose whole packet is kept.
     pub(super) whole: u16,
-    /// Window scale of the receiver, if it is known.
+    /// Window scale of the receiver. `None`: unknown, as the SYNs were not seen.
     scale: Option<u8>,
     marks: u16,
     blocks: SackBlocks,
@@ -74,11 +80,11 @@ const ASKED: u16 = 8;
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
 const SIZED: u16 = 32;
-/// Its newest data is a retransmission.
+/// The newest data of the sender is a retransmission.
 const AGAIN: u16 = 64;
-/// Its sender has sent FIN, or its receiver has sent RST.
+/// The sender has sent FIN, or the receiver has sent RST.
 const ENDED: u16 = 128;
-/// Application-limited: its sender has sent at most 64 KiB since a pause.
+/// Application-limited: the sender has sent at most 64 KiB since a pause.
 const PAUSED: u16 = 256;
 
 /// AccECN or MPTCP was negotiated: all ACKs are kept whole.

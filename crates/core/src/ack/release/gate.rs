@@ -44,15 +44,17 @@ use crate::{Bytes, Cx, Rate, Time};
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     turns: Ring,
-    /// By member: bytes left of its turn. Negative if its last ACK requested more.
+    /// By member: bytes that the flow may still request in its turn. Negative if its last ACK requested more.
     credits: Vec<i64>,
     wanted: Wanted,
-    /// Bytes requested since the last report.
+    /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
     response: Response,
-    /// Time at which the rate has carried all requests.
+    /// Time at which the rate has carried all requests to application-limited flows.
+    answers: Time,
+    /// Time at which the rate has carried the data of all requests, if it carries them one after the other.
     carried: Time,
-    /// Time until which requests are too far ahead of the rate.
+    /// Time at which the next request is no longer too early. `None` if it is not too early now.
     paced: Option<Time>,
 }
 
@@ -108,14 +110,23 @@ impl Gate {
         if !is_silent {
             flow.asked(now);
         }
-        let begins = self.carried.max(now);
-        if (is_silent || flow.is_answering()) && begins.since(now) <= AHEAD {
-            self.carried = begins + ahead.carries_of(rate).time_for(Bytes(bytes.into()));
+        if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
             self.called += u64::from(bytes);
         } else {
-            self.carried = begins + rate.time_for(Bytes(bytes.into()));
+            self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, flow.near(), bytes);
         }
+    }
+
+    /// Returns `true` if `rate` carries the earlier requests to application-limited flows within [`AHEAD`].
+    /// This request is then added to them.
+    fn carries(&mut self, now: Time, rate: Rate, bytes: u32) -> bool {
+        let begins = self.answers.max(now);
+        let carries = begins.since(now) <= AHEAD;
+        if carries {
+            self.answers = begins + rate.time_for(Bytes(bytes.into()));
+        }
+        carries
     }
 
     /// Gives credit for `bytes` to a sender at a round trip of `near`.
