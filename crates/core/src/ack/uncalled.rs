@@ -24,14 +24,14 @@ use crate::{Rate, Time};
 /// The uncalled bytes of each member.
 #[derive(Default)]
 pub(super) struct Uncalled {
-    flows: Vec<Flow>,
+    flows: Vec<UncalledFlow>,
     refusing: u32,
     /// For each unresponsive flow, the time at which to look whether its data still comes.
     looks: TimerWheel,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Flow {
+struct UncalledFlow {
     /// Uncalled bytes at the time `since`.
     bytes: u32,
     /// Charged bytes of data that arrived after `since`.
@@ -58,7 +58,7 @@ impl Uncalled {
         bytes: u32,
         rate: impl FnOnce(bool) -> Rate,
     ) -> bool {
-        make_room(&mut self.flows, member.index(), Flow::default());
+        make_room(&mut self.flows, member.index(), UncalledFlow::default());
         let refused = self.refuses(member);
         let flow = &mut self.flows[member.index()];
         flow.came = flow.came.saturating_add(bytes);
@@ -74,7 +74,7 @@ impl Uncalled {
         let count = count.saturating_sub(may).min(limit);
         let refuses = count >= limit || (refused && count > limit / 2);
         if span >= INTERVAL {
-            *flow = Flow { bytes: count, since: now, ..Flow::default() };
+            *flow = UncalledFlow { bytes: count, since: now, ..UncalledFlow::default() };
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
         if refuses && !refused {
@@ -124,7 +124,7 @@ impl Uncalled {
     pub(super) fn leave(&mut self, member: Member) {
         self.refusing -= u32::from(self.looks.cancel(member.0));
         if let Some(flow) = self.flows.get_mut(member.index()) {
-            *flow = Flow::default();
+            *flow = UncalledFlow::default();
         }
     }
 }

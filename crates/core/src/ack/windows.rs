@@ -6,7 +6,7 @@
 //! | [`round_trip`] | the data of a round trip at the flow's share | TCR |
 //! | [`clamp`] | the data of a round trip and of half of the longest hold | PostACK |
 //!
-//! `Flow::cap_to` writes the window into departing ACKs. An advertised window is never taken back: a
+//! `HeldFlow::cap_to` writes the window into departing ACKs. An advertised window is never taken back: a
 //! smaller one stops the sender until ACKs have caught up with it.
 //!
 //! Source: `postack`, R001-3 (windows of TCR), R001-11 (d) (the right edge never moves back).
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::Known;
 use super::constants::UNSCALED;
-use super::hold::Flow;
+use super::hold::HeldFlow;
 use super::shares::Shares;
 use crate::packet::{Member, TcpSegment};
 use crate::{Bytes, Rate};
@@ -41,7 +41,7 @@ pub(super) fn round_trip(rate: Rate, known: &Known, mss: u32, first: u64) -> Opt
 /// present window and its growth by the ACK `tcp`. `None` if a round trip, or the highest sequence number,
 /// is unknown.
 pub(super) fn clamp(
-    flow: &Flow,
+    flow: &HeldFlow,
     member: Member,
     shares: &Shares,
     known: &Known,

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use super::calendar::Calendar;
 use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
-use crate::ack::hold::{Flow, Holds};
+use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::place::Wanted;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
@@ -100,7 +100,7 @@ impl Gate {
         now: Time,
         rate: Rate,
         ahead: Ahead,
-        flow: &mut Flow,
+        flow: &mut HeldFlow,
         bytes: u32,
     ) {
         if bytes == 0 || flow.has_ended() {
@@ -320,7 +320,7 @@ mod tests {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
         let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
         let queue = Queue { ahead, ..Queue::default() };
-        let (mut gate, mut flow) = (Gate::default(), Flow::default());
+        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
