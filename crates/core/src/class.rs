@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::packet::{First, Links, Member, number, slot};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Chance, Rate, Time};
+use crate::{Bytes, Rate, Time};
 use excess::Excess;
 use node::Node;
 use urgent::Urgent;
@@ -67,8 +67,6 @@ pub struct Terms {
     /// Longest wait of a packet at a leaf whose arrivals conform to `guarantee` and `burst`; `None`
     /// for no bound. [`delay`] computes whether it can be promised.
     pub delay_bound: Option<Duration>,
-    /// Largest part of the bytes that may be dropped. Only `jobs` uses it; the tree ignores it.
-    pub loss_bound: Option<Chance>,
 }
 
 impl Terms {
@@ -80,11 +78,13 @@ impl Terms {
         priority: 0,
         burst: Bytes::ZERO,
         delay_bound: None,
-        loss_bound: None,
     };
 
     /// The highest priority.
     pub const MAX_PRIORITY: u8 = 7;
+
+    /// The largest weight in files and requests.
+    pub const MAX_WEIGHT: u32 = 65_535;
 }
 
 /// Classes that share a link.

@@ -375,7 +375,6 @@ mod tests {
             priority: 0,
             burst: Bytes(burst),
             delay_bound: (bound_ms > 0).then(|| Duration::from_millis(bound_ms)),
-            loss_bound: None,
         };
         Sharer { parent, terms, in_order: true }
     }

@@ -77,7 +77,6 @@ impl Node {
             priority: self.claim.priority(),
             burst: self.burst,
             delay_bound,
-            loss_bound: None,
         }
     }
 

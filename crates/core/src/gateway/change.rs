@@ -40,7 +40,7 @@ impl Gateway {
         for (egress, terms) in self.egress.iter_mut().zip(terms) {
             if let (Some(classes), Some((id, terms))) = (egress.link_mut().classes_mut(), terms) {
                 classes.change(now, id, terms);
-                classes.change_ratios(id, change);
+                classes.change_own(id, change);
             }
         }
         Ok(())
