@@ -37,7 +37,7 @@ Quantities: TypeAlias = Callable[[Scenario], Sequence[Quantity]]
 """The compared quantities of a scenario."""
 
 HERE = Path(__file__).parent
-VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
+VECTORS = HERE.parent / "crates/tcp/tests/vectors/ns2"
 
 
 def changed_by(tcp: Mapping[str, Any]) -> Simulate:

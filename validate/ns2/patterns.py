@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-VECTORS = Path(__file__).resolve().parents[2] / "crates/core/tests/vectors/ns2"
+VECTORS = Path(__file__).resolve().parents[2] / "crates/tcp/tests/vectors/ns2"
 SEED = 2003
 VARIANTS = ("Tahoe", "Reno", "Newreno", "Sack1")
 EACH = 32

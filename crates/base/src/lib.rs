@@ -1,4 +1,5 @@
-//! What every mechanism is made of: time, units, chance, packets, meters and a timer wheel.
+//! What every mechanism is made of: time, units, chance, packets, meters, a timer wheel, and the
+//! declarations of its parameters and its name.
 //!
 //! Nothing here decides about packets. The crates of the mechanisms re-export these modules.
 
@@ -6,7 +7,9 @@
 
 pub mod meter;
 pub mod packet;
+pub mod parameters;
 pub mod random;
+mod registry;
 pub mod time;
 pub mod units;
 pub mod wheel;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::meter::Profile;
 use crate::packet::Member;
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Time};
 
 /// A way to share the tokens of an aggregate among its flows.

@@ -4,12 +4,13 @@
 //! asks for packets to transmit, and for the time of its next call. The simulator and the live data
 //! plane are two such callers. Neither has a private version of any mechanism.
 //!
-//! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
+//! Time, units, chance, packets, the timer wheel, meters and declarations of parameters are modules of
+//! `tidegate-base`. TCP end points and congestion controls are in `tidegate-tcp`.
 //!
 //! Groups have `·` between them. A module uses only modules of its own group or of an earlier one
 //! in this list: `cx`,
-//! `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
+//! `machine` · `class` · `scheduler` · `flow` · `allocation` ·
+//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `itcp` · `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -25,13 +26,10 @@ pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;
-pub mod parameters;
 pub mod policy;
 pub mod qdisc;
-mod registry;
 pub mod report;
 pub mod scheduler;
-pub mod tcp;
 pub mod trunk;
 
 pub use cx::{ByReason, CountBy, Countable, Cx, Reason, Tally};
@@ -39,4 +37,7 @@ pub use machine::{Machine, PortId};
 pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
 pub use tidegate_base::time::Time;
 pub use tidegate_base::units::{Bytes, Chance, Factor, Rate};
-pub use tidegate_base::{meter, packet, random, time, units, wheel};
+pub use tidegate_base::{
+    choice, meter, packet, parameters, random, registry, time, units, value, wheel,
+};
+pub use tidegate_tcp as tcp;

@@ -34,7 +34,7 @@ use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
-use crate::registry::registry;
+use crate::registry;
 use crate::scheduler::ClassState;
 use crate::{Bytes, Packet, Rate, Time};
 use tracker::Sighting;

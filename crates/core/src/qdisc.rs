@@ -31,7 +31,7 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{Handover, Member};
 use crate::random::Random;
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// A queue of packets.

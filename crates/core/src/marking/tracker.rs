@@ -15,7 +15,7 @@ use rounds::Rounds;
 
 use crate::flow::Flow;
 use crate::packet::Direction;
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Factor, Packet, Time};
 
 /// A packet of the flow that arrives at the queue: a SYN, or a segment with data.

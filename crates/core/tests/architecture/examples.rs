@@ -14,7 +14,7 @@ const EXPLAINED: &[(&str, &str)] = &[
     ("crates/core/src/ack.rs", "pub trait AckControl:"),
     ("crates/core/src/marking.rs", "pub trait Marking:"),
     ("crates/core/src/scheduler.rs", "pub trait Scheduler:"),
-    ("crates/core/src/tcp/congestion.rs", "pub trait CongestionControl:"),
+    ("crates/tcp/src/congestion.rs", "pub trait CongestionControl:"),
     ("crates/core/src/class.rs", "pub struct ClassTree {"),
     ("crates/core/src/trunk.rs", "pub struct Trunk {"),
     ("crates/sim/src/simulation.rs", "pub struct Simulation<"),

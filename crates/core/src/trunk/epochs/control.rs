@@ -23,7 +23,8 @@ use super::senders::Senders;
 use super::{INITIAL, LEAST};
 use crate::packet::FlowKey;
 use crate::random::Random;
-use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path, nanos};
+use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path};
+use crate::time::nanos;
 use crate::{Rate, Time};
 
 /// Measurements that an acknowledged boundary brings.
