@@ -11,6 +11,7 @@ mod overhead;
 mod rates;
 pub(crate) mod raw;
 mod sources;
+mod terms;
 mod trunks;
 mod weight;
 

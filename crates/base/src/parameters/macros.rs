@@ -103,6 +103,14 @@ macro_rules! parameters {
                 fields
             }
 
+            $(fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
+                $(if let (true, Some(value)) = (name == stringify!($other), value.downcast_ref::<$other_type>()) {
+                    self.$other = value.clone();
+                    return true;
+                })+
+                false
+            })?
+
             fn in_range(&self) -> Result<(), String> {
                 $({
                     let value: &$type = &self.$field;

@@ -3,7 +3,7 @@
 mod change;
 mod flat;
 
-pub use change::ClassChange;
+pub use change::{Change, ClassChange};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::class::Terms;
 use crate::class::delay::{self, Part, Promise, Sharer};
 use crate::packet::Direction;
 use crate::qdisc::QdiscSpec;
-use crate::scheduler::{SchedulerSpec, Term};
+use crate::scheduler::{SchedulerSpec, Term, TermValues};
 use crate::units::duration;
-use crate::{Bytes, Chance, Factor, Rate};
+use crate::{Bytes, Rate};
 
 /// A class of the link (`postack`, section 3). Both directions differ in rates and delay bounds
 /// only.
@@ -41,23 +41,10 @@ pub struct Class {
     /// Longest wait of its packets, up and down, while it keeps to its guarantee and burst. `None`:
     /// no bound. Only for leaf classes: see [`class::delay`](crate::class::delay).
     pub delay_bound: [Option<Duration>; 2],
-    /// Largest part of its bytes that may be dropped during a backlog.
-    pub loss_bound: Option<Chance>,
-    /// Its queueing delay relative to another class.
-    pub delay_ratio: Option<Ratio>,
-    /// Its loss relative to another class.
-    pub loss_ratio: Option<Ratio>,
+    /// Terms that only its scheduler knows.
+    pub own: TermValues,
     /// The queue of its packets. Both directions share this description.
     pub queue: Arc<QdiscSpec>,
-}
-
-/// A class has `factor` times as much as the class `of`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ratio {
-    /// Name of the other class.
-    pub of: String,
-    /// Above zero.
-    pub factor: Factor,
 }
 
 impl Class {
@@ -76,9 +63,7 @@ impl Class {
             priority: 0,
             burst: None,
             delay_bound: [None; 2],
-            loss_bound: None,
-            delay_ratio: None,
-            loss_ratio: None,
+            own: TermValues::default(),
             queue: queue.into(),
         }
     }
@@ -98,7 +83,6 @@ impl Class {
             priority: self.priority,
             burst,
             delay_bound: self.delay_bound[direction.index()],
-            loss_bound: self.loss_bound,
         }
     }
 }
@@ -297,8 +281,8 @@ impl ClassSet {
         let mut faults = Vec::new();
         let parents = parents(&classes, &mut faults);
         let scheduler = scheduler.clone();
-        if !scheduler.terms().contains(&Term::Parent) {
-            flat::faults(&classes, rate, frame, &mut faults);
+        if !scheduler.terms().contains(&Term::PARENT) {
+            flat::faults(&classes, (rate, frame), scheduler.terms(), &mut faults);
             let set = Self { classes, frame, scheduler };
             return if faults.is_empty() { Ok(set) } else { Err(faults) };
         }

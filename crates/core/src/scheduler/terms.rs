@@ -62,15 +62,7 @@ impl TermDeclaration {
     /// A term that is the same in both directions, and cannot be removed.
     #[must_use]
     pub const fn new(name: &'static str, about: &'static str, form: TermForm) -> Self {
-        Self {
-            name,
-            about,
-            form,
-            each_way: false,
-            removable: false,
-            about_drops: false,
-            number: 0,
-        }
+        Self { name, about, form, each_way: false, removable: false, about_drops: false, number: 0 }
     }
 }
 
@@ -135,6 +127,12 @@ impl Term {
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name
+    }
+
+    /// Returns `true` for the terms above, which belong to the link. `false` for terms that a scheduler declares.
+    #[must_use]
+    pub const fn is_of_the_link(self) -> bool {
+        self.0.number == 0
     }
 
     /// Form of its values.

@@ -3,17 +3,21 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::Promises;
 use super::record::{ClassWindow, Record};
 use super::weights::Weight;
 use crate::class::{Sent, Terms};
-use crate::scheduler::{ClassState, Relations};
+use crate::scheduler::ClassState;
 use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) terms: Terms,
-    pub(super) relations: Relations,
+    /// Promises that only JoBS makes.
+    pub(super) promises: Promises,
+    /// Position in the file: a class that comes earlier has the higher priority.
+    pub(super) rank: u32,
     /// Weight among classes with delay ratios, and among classes with loss ratios.
     pub(super) delay_weight: Option<Weight>,
     pub(super) loss_weight: Option<Weight>,
@@ -61,7 +65,8 @@ impl Class {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             terms,
-            relations: Relations::default(),
+            promises: Promises::default(),
+            rank: 0,
             delay_weight: None,
             loss_weight: None,
             sent: Sent::default(),
@@ -189,7 +194,7 @@ impl Class {
     /// Returns `true` if the loss bound holds after a further drop of `len` bytes.
     pub(super) fn keeps_loss_bound(&self, len: Bytes) -> bool {
         let lost = u128::from(self.dropped + len.0) * 1_000_000_000;
-        self.terms
+        self.promises
             .loss_bound
             .is_none_or(|bound| lost <= u128::from(self.arrived) * u128::from(bound.ppb()))
     }

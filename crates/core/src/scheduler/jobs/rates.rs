@@ -252,7 +252,7 @@ impl Class {
         let terms = &self.terms;
         terms.guarantee.bps() > 0
             || terms.delay_bound.is_some()
-            || terms.loss_bound.is_some()
+            || self.promises.loss_bound.is_some()
             || self.delay_weight.is_some()
             || self.loss_weight.is_some()
     }

@@ -10,9 +10,9 @@
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
-use super::Jobs;
 use super::class::Class;
-use crate::scheduler::{Relation, Relations};
+use super::{Jobs, Promises};
+use crate::scheduler::Relation;
 
 /// The weight of a class in its tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,16 +28,16 @@ impl Jobs {
     pub(super) fn weigh(&mut self) {
         self.unweighted = false;
         let classes = &self.classes;
-        self.order.sort_by_key(|at| classes[*at].relations.rank);
-        let delay = weights(&self.classes, |it| it.delay);
-        let loss = weights(&self.classes, |it| it.loss);
+        self.order.sort_by_key(|at| classes[*at].rank);
+        let delay = weights(&self.classes, |it| it.delay_ratio);
+        let loss = weights(&self.classes, |it| it.loss_ratio);
         for (class, (delay, loss)) in self.classes.iter_mut().zip(delay.into_iter().zip(loss)) {
             (class.delay_weight, class.loss_weight) = (delay, loss);
         }
     }
 }
 
-fn weights(classes: &[Class], of: impl Fn(&Relations) -> Option<Relation>) -> Vec<Option<Weight>> {
+fn weights(classes: &[Class], of: impl Fn(&Promises) -> Option<Relation>) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
     let mut places = Vec::with_capacity(classes.len());
     let mut least = vec![f64::INFINITY; classes.len()];
@@ -45,7 +45,7 @@ fn weights(classes: &[Class], of: impl Fn(&Relations) -> Option<Relation>) -> Ve
         let (mut root, mut times) = (at, 1.0);
         // Each class names at most one other, and `check` refuses cycles.
         for _ in 0..classes.len() {
-            let Some(relation) = of(&classes[root].relations) else { break };
+            let Some(relation) = of(&classes[root].promises) else { break };
             let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {
                 break;
             };

@@ -21,7 +21,7 @@ pub(super) fn own(class: &Class) -> Option<Box<TermValues>> {
 impl Classes {
     /// Tells the scheduler the rank of each class, and the terms that only this scheduler knows.
     pub(super) fn set_own_terms(&mut self) {
-        if self.scheduler.declares().iter().all(|term| term.declaration().number == 0) {
+        if self.scheduler.declares().iter().all(|term| term.is_of_the_link()) {
             return;
         }
         let none = TermValues::default();
@@ -43,13 +43,17 @@ impl Classes {
 
     /// Returns `true` if classes have no parents, and a scheduler that keeps bounds and ratios.
     pub(in crate::gateway) fn is_flat(&self) -> bool {
-        !self.scheduler.declares().contains(&Term::Parent)
+        !self.scheduler.declares().contains(&Term::PARENT)
     }
 
     /// Checks that the scheduler has all these terms.
-    pub(in crate::gateway) fn check_terms(&self, terms: &[Term]) -> Result<(), ClassChangeError> {
-        let undeclared = terms.iter().find(|term| !self.scheduler.declares().contains(term));
-        undeclared.map_or(Ok(()), |term| Err(ClassChangeError::NotOfScheduler(*term)))
+    pub(in crate::gateway) fn check_terms(
+        &self,
+        terms: impl IntoIterator<Item = Term>,
+    ) -> Result<(), ClassChangeError> {
+        let known = self.scheduler.declares();
+        let undeclared = terms.into_iter().find(|term| !known.contains(term));
+        undeclared.map_or(Ok(()), |term| Err(ClassChangeError::NotOfScheduler(term)))
     }
 
     /// Checks that a link of `rate` can keep the promises of all classes. `class` replaces the
@@ -86,7 +90,7 @@ impl Classes {
 
     /// Changes the terms of a class that only its scheduler knows.
     pub(in crate::gateway) fn change_own(&mut self, id: ClassId, change: &ClassChange) {
-        if change.terms().any(|term| term.declaration().number > 0) {
+        if change.terms().any(|term| !term.is_of_the_link()) {
             let changed = change.apply(&self.written(id));
             self.lines[id.index()].own = own(&changed);
             self.set_own_terms();
