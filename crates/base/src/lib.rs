@@ -1,7 +1,7 @@
-//! What every mechanism is made of: time, units, chance, packets, meters, a timer wheel, and the
-//! declarations of its parameters and its name.
+//! The foundations of all mechanisms: time, units, random numbers, packets, meters, a timer wheel,
+//! and the declarations of parameters and names.
 //!
-//! Nothing here decides about packets. The crates of the mechanisms re-export these modules.
+//! No code here decides about packets. The crates of the mechanisms re-export these modules.
 
 #![forbid(unsafe_code)]
 

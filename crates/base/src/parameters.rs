@@ -1,9 +1,10 @@
-//! Parameters of mechanisms, each declared once.
+//! Declarations of the parameters that mechanisms have.
 //!
-//! A mechanism declares its parameters with [`parameters!`](crate::parameters!): documentation, type, default
-//! and range. From the declaration come the struct, its `Default`, its reader, and the [`Parameter`]s that
-//! schemas, manuals and the Python package are written from. [`choice!`](crate::choice!) declares a
-//! type with a fixed set of names.
+//! A mechanism declares its parameters with [`parameters!`](crate::parameters!): documentation,
+//! type, default and range. The macro generates the struct, its `Default`, its reader, and a
+//! description of each [`Parameter`]. Schemas, manuals and the Python package are generated from
+//! these descriptions. [`choice!`](crate::choice!) declares an enum whose variants have names in
+//! files.
 
 mod added;
 mod form;
@@ -18,6 +19,6 @@ pub use range::{Limits, check, limits, more_than};
 pub use read::{Declared, Field, Registered, TableReader, name_of};
 pub use value::Value;
 
-/// For the expansions of the macros.
+/// The macros refer to serde by this path.
 #[doc(hidden)]
 pub use serde;

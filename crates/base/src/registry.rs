@@ -1,8 +1,10 @@
-//! Names of mechanisms in policy files, scenarios and the API.
+//! Declares mechanisms that files select by name, such as queue disciplines.
 //!
-//! A name alone selects the mechanism with its defaults. A table with `kind = "<name>"` also sets
-//! parameters. Errors about unknown names and misspelt fields list the valid ones.
+//! In a policy file or scenario, a name alone selects the mechanism with default parameters. A
+//! table with `kind = "<name>"` also sets parameters. Errors about unknown names and misspelt
+//! fields list the valid ones.
 
+<<<<<<< HEAD
 /// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
 /// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
 /// variant. It is made from other variants, and its `Config` returns its name. `Added` holds a mechanism of
@@ -10,6 +12,13 @@
 ///
 /// With `each with NAME: TYPE`, each `Config` has an associated constant `NAME`. The registry then has the list
 /// `NAME` of these constants, and returns that of its mechanism with `constant`.
+=======
+/// Defines the enum `$spec` with a variant for each mechanism, which holds the mechanism's
+/// `Config`. Its method `build` takes the given arguments and makes the `$mechanism`.
+///
+/// No file can name an `unnamed` variant: code makes it from another variant, and its `Config`
+/// returns the name. The variant `Added` holds a mechanism that another crate defines.
+>>>>>>> main
 #[macro_export]
 macro_rules! registry {
     (
@@ -48,7 +57,8 @@ macro_rules! registry {
         }
 
         impl $spec {
-            /// The mechanism `name` of another crate. `build` makes a new instance without packets.
+            /// The mechanism `name`, which another crate defines. `build` makes an instance without
+            /// packets.
             pub fn added<C>(
                 name: &'static str,
                 config: C,
@@ -62,7 +72,7 @@ macro_rules! registry {
                 Self::Added($crate::parameters::ForeignMechanism::new(name, changed, build))
             }
 
-            /// Makes a new instance without packets.
+            /// Makes an instance without packets.
             #[must_use]
             pub fn build(&self $(, $arg: $type)*) -> Box<dyn $mechanism> {
                 $crate::registry! { @build self ($($arg),*) $($list)+ }
@@ -91,7 +101,7 @@ macro_rules! registry {
             $($(#[doc = $each])+ $variant($module::Config),)+
             $($(#[doc = $about])+ $unnamed($inside::Config),)?
             $(
-                /// A mechanism of another crate.
+                /// A mechanism that another crate defines.
                 Added($crate::parameters::ForeignMechanism<$added>),
             )?
         }
@@ -117,10 +127,10 @@ macro_rules! registry {
         }
 
         impl $spec {
-            /// All names.
+            /// The names of all mechanisms that files can select.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// The parameters that differ from their defaults, as a file writes them.
+            /// The parameters that differ from their defaults, in the notation of files.
             #[must_use]
             pub fn changed(&self) -> Vec<(&'static str, $crate::parameters::Written)> {
                 match self {
@@ -133,6 +143,7 @@ macro_rules! registry {
                 }
             }
 
+<<<<<<< HEAD
             /// Sets the field `name` that files cannot set to `value`. Returns `false` if the mechanism has no such
             /// field of this type.
             pub fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
@@ -146,6 +157,9 @@ macro_rules! registry {
             }
 
             /// Its name.
+=======
+            /// The name of the mechanism.
+>>>>>>> main
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -161,7 +175,7 @@ macro_rules! registry {
 
         impl<'de> serde::Deserialize<'de> for $spec {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                /// The form with parameters.
+                /// The notation as a table with parameters.
                 #[derive(serde::Deserialize)]
                 #[serde(tag = "kind")]
                 enum Table {

@@ -1,16 +1,17 @@
-//! Mechanisms for the bandwidth of TCP aggregates, free of I/O, clocks and threads.
+//! Mechanisms that control the bandwidth of TCP aggregates. No code here does I/O, reads a clock or
+//! starts a thread.
 //!
-//! Everything here is a state machine. The caller hands in the current [`Time`] and packets. It
-//! asks for packets to transmit, and for the time of its next call. The simulator and the live data
-//! plane are two such callers. Neither has a private version of any mechanism.
+//! Every mechanism is a state machine. The caller hands in packets and the current [`Time`]. It
+//! then asks for packets to transmit, and for the time of its next call. The simulator and the live
+//! data plane are two such callers, and both use the same mechanisms.
 //!
 //! Time, units, chance, packets, the timer wheel, meters and declarations of parameters are modules of
 //! `tidegate-base`. TCP end points and congestion controls are in `tidegate-tcp`.
 //!
-//! Groups have `·` between them. A module uses only modules of its own group or of an earlier one
-//! in this list: `cx`,
-//! `machine` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `itcp` · `trunk` · `gateway` · `emulator`.
+//! The modules in order of their dependencies. `·` separates groups. A module uses only modules of
+//! its own group and of earlier groups in this list: `cx`, `machine` · `class` · `scheduler` · `flow` ·
+//! `allocation` · `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `itcp` ·
+//! `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
+#[path = "architecture/ack_control.rs"]
+mod ack_control;
 #[path = "architecture/crates.rs"]
 mod crates;
 #[path = "architecture/examples.rs"]
@@ -112,6 +114,9 @@ fn the_workspace_keeps_its_shape() {
         names::type_names,
         names::shared_names,
         names::methods,
+        ack_control::field_count,
+        ack_control::constant_count,
+        ack_control::no_choices,
     ];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));

@@ -1,6 +1,7 @@
-//! Profiles: details of an end point that papers leave open and that shape their curves.
+//! Profiles: the settings of a TCP stack of some era, such as ns-2 of 2003 or Linux 6.
 //!
-//! A profile stands for the stack of an era. A file can override each detail.
+//! Papers seldom state these settings, such as the initial window or the delay of ACKs, but their curves depend
+//! on them. A scenario file names a profile, and can override each setting ([`Details`]).
 
 mod known;
 
@@ -19,8 +20,8 @@ choice! {
     /// The stack that an end point imitates.
     #[derive(Default, Hash)]
     pub enum Profile {
-        /// ns-2 of the papers' years: one-way TCP, NewReno, an ACK for every segment, growth counted in
-        /// ACKs, windows down to one segment on ECN.
+        /// ns-2 of the papers' years: NewReno, data in one direction only, and an ACK for each segment. The
+        /// window grows per ACK, and ECN can reduce it to one segment.
         Ns2 = "ns2-2003",
         /// The IETF's standards track.
         Rfc = "rfc" [default],
@@ -46,9 +47,9 @@ choice! {
 }
 
 choice! {
-    /// Effect of duplicate ACKs in a recovery without SACK.
+    /// The effect of duplicate ACKs during a loss recovery without SACK.
     pub enum Duplicates {
-        /// They widen the window (RFC 6582).
+        /// Each duplicate ACK enlarges the window by a segment (RFC 6582).
         Inflate = "inflate",
         /// Each duplicate ACK counts as one delivered segment, as a SACK block would (Linux).
         Deliver = "deliver",
@@ -56,9 +57,9 @@ choice! {
 }
 
 choice! {
-    /// Estimate of the bytes in flight in a recovery with SACK.
+    /// The estimate of the bytes in flight during a loss recovery with SACK.
     pub enum Pipe {
-        /// The count of the scoreboard (RFC 6675, `SetPipe`).
+        /// The scoreboard of SACK blocks counts them (RFC 6675, `SetPipe`).
         Scoreboard = "scoreboard",
         /// A counter: each ACK takes one segment from it, a partial ACK two. Three duplicate ACKs start
         /// the recovery and release only the retransmission. Every hole is then repaired once, before
@@ -69,21 +70,22 @@ choice! {
 }
 
 choice! {
-    /// Limited transmit: the first two duplicate ACKs release one segment each.
+    /// Limited transmit: each of the first two duplicate ACKs releases one new segment.
     pub enum LimitedTransmit {
         /// Never.
         Off = "off",
-        /// Before fast recovery (RFC 3042).
+        /// Only before a fast recovery (RFC 3042).
         Open = "open",
-        /// Also in the slow start after a timeout, where a retransmission is released (ns-2).
+        /// Before a fast recovery, and in the slow start after a timeout. There each duplicate ACK releases a
+        /// retransmission (ns-2).
         Always = "always",
     }
 }
 
 choice! {
-    /// ECN capability of the end point.
+    /// The kind of ECN that the end point offers.
     pub enum EcnMode {
-        /// No.
+        /// None.
         Off = "off",
         /// RFC 3168: the receiver repeats ECN-Echo until the sender has set CWR.
         Classic = "classic",
@@ -93,7 +95,7 @@ choice! {
 }
 
 choice! {
-    /// The base of a reduction of the window.
+    /// The quantity that a loss or an ECN-Echo reduces to find the new window.
     pub enum ReduceFrom {
         /// The bytes in flight (RFC 5681, equation 4).
         Flight = "flight",
@@ -105,7 +107,7 @@ choice! {
 }
 
 choice! {
-    /// Treatment of a window that the application does not use.
+    /// The rule for a congestion window that the application does not fill.
     pub enum IdleRule {
         /// The window stays, and grows even if unused (ns-2).
         Keep = "keep",
@@ -122,7 +124,7 @@ choice! {
 }
 
 choice! {
-    /// The part of the retransmission timeout that has a lower bound.
+    /// The part of the retransmission timeout to which the lower bound `rto_min` applies.
     pub enum Floor {
         /// The whole timeout (RFC 6298, section 2.4).
         Timeout = "timeout",
@@ -134,7 +136,7 @@ choice! {
 choice! {
     /// Detection of spurious timeouts.
     pub enum Spurious {
-        /// No detection.
+        /// None.
         Off = "off",
         /// The timestamp that the first ACK echoes (RFC 3522).
         Timestamps = "timestamps",
@@ -143,17 +145,17 @@ choice! {
     }
 }
 
-/// Makes [`Details`] and the fields that a file may set.
+/// Defines [`Details`], and the reader of the same fields in a file.
 macro_rules! details {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
-        /// Every detail of an end point that a [`Profile`] decides.
+        /// The settings of an end point that a [`Profile`] decides.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub struct Details {
             $($(#[doc = $doc])+ pub $name: $type,)+
         }
 
         parameters! {
-            /// An end point as written in a file.
+            /// The settings of an end point, as a file writes them.
             Described {
                 /// The stack that the end point imitates.
                 profile: Option<Profile> = None;
@@ -163,7 +165,7 @@ macro_rules! details {
                 mss: Option<Bytes> = None;
                 /// Size of the receive buffer: the most bytes accepted and not yet read. Default: 4 MiB.
                 receive_window: Option<Bytes> = None;
-                /// Window scale that is offered. Default: the least that can express `receive_window`.
+                /// Window scale in the SYN. Default: the least that can express `receive_window`.
                 window_scale: Option<u8> = None;
                 $($(#[doc = $doc])+ $name: Option<$type> = None;)+
             }
@@ -184,121 +186,124 @@ details! {
     /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
     /// section 3.1).
     initial_window: u32,
-    /// Segments at which the first slow start ends. Without it, the threshold is arbitrarily high (RFC 5681,
-    /// section 3.1).
+    /// Window in segments at which the first slow start ends. By default it does not end before a loss
+    /// (RFC 5681, section 3.1).
     initial_threshold: Option<u32>,
-    /// A lost SYN is a timeout like any other: it also sets the threshold, to two segments, and the
-    /// timeout stays backed off until the first measurement (ns-2).
+    /// A lost SYN sets the slow start threshold to two segments, as any timeout does. The longer timeout
+    /// stays until the first measurement of a round-trip time (ns-2).
     syn_loss_is_a_timeout: bool,
-    /// What the window grows by.
+    /// The unit by which the window grows: ACKs, or acknowledged bytes.
     counting: Counting,
-    /// Segments a receiver answers with one ACK; 1 is an ACK for each.
+    /// Number of segments that the receiver answers with one ACK. With 1, each segment gets an ACK.
     ack_every: u8,
-    /// How long an ACK may be delayed.
+    /// The longest delay of an ACK.
     ack_delay: Duration,
-    /// A copy of the newest segment in order counts like a new segment for the delayed ACK (ns-2);
-    /// otherwise it is answered at once (RFC 5681, section 4.2).
+    /// The receiver may delay the ACK of a duplicate of the newest segment, as for a new segment (ns-2).
+    /// Otherwise it answers the duplicate at once (RFC 5681, section 4.2).
     delays_copies: bool,
-    /// Segments at the beginning, and after a loss, that are answered at once.
+    /// Number of segments, at the beginning and after a loss, that the receiver answers at once.
     quick_acks: u8,
-    /// Retransmission timeout before the first measurement.
+    /// Retransmission timeout before the first measurement of a round-trip time.
     rto_initial: Duration,
-    /// Its least value, by `rto_floor`.
+    /// Lower bound of the retransmission timeout, or of the part that `rto_floor` names.
     rto_min: Duration,
-    /// Its greatest value.
+    /// Upper bound of the retransmission timeout.
     rto_max: Duration,
-    /// What `rto_min` bounds.
+    /// The part of the retransmission timeout that `rto_min` bounds.
     rto_floor: Floor,
-    /// The clock's step: round-trip times and timeouts are whole multiples of it; zero for none.
+    /// The clock's step. Round-trip times and timeouts are whole multiples of it. Zero: an exact clock.
     clock_granularity: Duration,
-    /// Every ACK measures a round-trip time; otherwise one segment at a time is timed.
+    /// Each ACK measures a round-trip time. Otherwise the sender measures one segment at a time.
     rtt_every_ack: bool,
-    /// The estimator counts in steps of the clock: a round-trip time is the number of steps that
-    /// began in it. After four timeouts in a row the next one starts the mean afresh (4.3BSD, ns-2).
+    /// A round-trip time is the number of clock steps that began in it. After four timeouts in a row, the
+    /// next measurement replaces the mean (4.3BSD, ns-2).
     rtt_in_steps: bool,
-    /// How lost segments are found and repaired.
+    /// The method that finds and repairs lost segments.
     recovery: Recovery,
-    /// What duplicate ACKs do in a recovery without SACK.
+    /// The effect of duplicate ACKs during a loss recovery without SACK.
     duplicates: Duplicates,
-    /// Most new segments that one ACK releases in a recovery of `new-reno`; 0 for no limit.
+    /// Most new segments that one ACK releases during a recovery of `new-reno`. 0: no limit.
     recovery_burst: u8,
-    /// In a recovery of `new-reno`, a partial ACK leaves at least one segment of the window's
-    /// inflation, and takes the other segments that it acknowledges from the window itself (ns-2).
+    /// During a recovery of `new-reno`, duplicate ACKs enlarge the window. A partial ACK leaves at least one
+    /// segment of this enlargement. It subtracts the remaining acknowledged segments from the window (ns-2).
     inflation_stays: bool,
-    /// What counts as in flight in a recovery with SACK.
+    /// The estimate of the bytes in flight during a recovery with SACK.
     pipe: Pipe,
-    /// SACK blocks an ACK tells at most; beside timestamps there is room for three.
+    /// Most SACK blocks in an ACK. With timestamps there is room for three.
     sack_blocks: u8,
-    /// SACK blocks repeat the ranges of the last `sack_blocks` arrivals beyond a hole; otherwise free
-    /// places are filled with older ranges.
+    /// SACK blocks report only the ranges of the last `sack_blocks` arrivals beyond a hole. Otherwise older ranges
+    /// fill the free places.
     sack_recent_only: bool,
-    /// A segment that arrived twice is reported in the first SACK block (RFC 2883).
+    /// The first SACK block reports a segment that arrived twice (RFC 2883).
     dsack: bool,
-    /// Recovery without SACK ends with no larger a window than what is out then, and a segment (RFC
-    /// 6582, section 3.2, step 3, option 1); otherwise with the threshold (option 2).
+    /// At the end of a recovery without SACK, the window is at most the bytes in flight and one segment (RFC
+    /// 6582, section 3.2, step 3, option 1). Otherwise the window is the threshold (option 2).
     eased_exit: bool,
-    /// The ACK that ends recovery lets the window grow like any other (ns-2 without SACK, Linux).
+    /// The window also grows on the ACK that ends a recovery (ns-2 without SACK, Linux).
     grow_on_exit: bool,
-    /// In recovery the window comes down in proportion to what is delivered (RFC 6937, RFC 9937).
+    /// During a recovery the window falls in proportion to the delivered bytes: proportional rate reduction
+    /// (RFC 6937, RFC 9937).
     prr: bool,
-    /// Losses are found by time (RFC 8985).
+    /// The sender finds losses by time: RACK (RFC 8985).
     rack: bool,
-    /// With SACK and without RACK: once in a recovery with nothing else to send, the last segment not
-    /// known to have arrived is sent again (RFC 6675, section 4, `NextSeg`, rule 4).
+    /// With SACK and without RACK: if a recovery has nothing else to send, the sender repeats the last
+    /// segment without an acknowledgement, once (RFC 6675, section 4, `NextSeg`, rule 4).
     rescue: bool,
-    /// A lost tail is probed for before the timeout (RFC 8985, section 7).
+    /// Before the timeout, the sender repeats its last segment to reveal a loss at the end of its data: tail
+    /// loss probe (RFC 8985, section 7).
     tail_loss_probe: bool,
-    /// What a tail loss probe waits for beyond two round-trip times.
+    /// Time that a tail loss probe waits in addition to two round-trip times.
     probe_slack: Duration,
-    /// When the first two duplicate ACKs let one segment go each.
+    /// The phases in which each of the first two duplicate ACKs releases a segment.
     limited_transmit: LimitedTransmit,
-    /// Timestamps are offered (RFC 7323).
+    /// The SYN offers timestamps (RFC 7323).
     timestamps: bool,
-    /// Window scaling is offered (RFC 7323).
+    /// The SYN offers window scaling (RFC 7323).
     window_scaling: bool,
-    /// Whether ECN is offered.
+    /// The kind of ECN that the SYN offers.
     ecn: EcnMode,
-    /// A SYN that found no answer is sent again without the offer of ECN (RFC 3168, section
-    /// 6.1.1.1).
+    /// A SYN without an answer is repeated without the offer of ECN (RFC 3168, section 6.1.1.1).
     ecn_fallback: bool,
-    /// Segments that a loss leaves of the window at least; the threshold stays at two or more.
+    /// Least window in segments after a loss. The threshold stays at two or more.
     loss_floor: u32,
-    /// After a loss or ECN-Echo the threshold is cut to whole segments, the window is not (ns-2).
+    /// After a loss or an ECN-Echo, the threshold is rounded down to whole segments. The window is not (ns-2).
     whole_threshold: bool,
-    /// The same for ECN-Echo.
+    /// Least window in segments after an ECN-Echo.
     ecn_floor: u32,
-    /// After ECN-Echo the window comes down as segments are delivered (Linux); otherwise at once.
+    /// After an ECN-Echo the window falls gradually, with each delivered segment (Linux). Otherwise it falls at
+    /// once.
     echo_gradually: bool,
-    /// ECN-Echo at a window of one segment holds everything back for a timeout (RFC 3168, section
-    /// 6.1.2).
+    /// After an ECN-Echo at a window of one segment, the sender waits for a retransmission timeout (RFC 3168,
+    /// section 6.1.2).
     echo_at_one_waits: bool,
     /// The window also grows on an ACK that carries ECN-Echo.
     grow_on_echo: bool,
-    /// Thresholds, and what a recovery lets go, are whole segments (Linux).
+    /// Thresholds, and the bytes that a recovery releases, are whole segments (Linux).
     counts_segments: bool,
-    /// A timeout in fast recovery sets the threshold anew (RFC 5681, equation 4); otherwise one
-    /// reduction is enough for what was out (Linux).
+    /// A timeout during a fast recovery reduces the threshold once more (RFC 5681, equation 4). Otherwise the
+    /// reduction at the start of the recovery is the only one (Linux).
     timeout_reduces_again: bool,
-    /// What a reduction of the window starts from.
+    /// The quantity that a loss or an ECN-Echo reduces to find the new window.
     reduce_from: ReduceFrom,
-    /// How timeouts that were not called for are found out.
+    /// The method that detects spurious timeouts.
     spurious: Spurious,
-    /// What becomes of a window that was not used.
+    /// The rule for a congestion window that the application does not fill.
     idle: IdleRule,
-    /// Segments are spread over the round-trip time.
+    /// The sender paces: it spreads its segments over the round-trip time.
     pacing: bool,
-    /// An ACK reports at once that the application's reads have opened the window by much (RFC 9293,
-    /// section 3.8.6.2.2); otherwise only when less than a segment of it was left.
+    /// An ACK reports at once that reads of the application enlarged the receive window by two segments, if less
+    /// than half of the buffer was left (RFC 9293, section 3.8.6.2.2). Otherwise it does so only if less than a
+    /// segment was left.
     window_updates: bool,
-    /// How long a closed connection answers what was on its way.
+    /// Time for which a closed connection still answers segments: the TIME-WAIT state.
     time_wait: Duration,
-    /// Misbehaviour: the sender sends beyond the window of its peer.
+    /// Misbehaviour: the sender ignores the receive window of its peer.
     ignores_window: bool,
-    /// Misbehaviour: an ACK advances by at most this many bytes, so each segment brings several ACKs (ACK
-    /// division). 0: no limit.
+    /// Misbehaviour (ACK division): an ACK acknowledges at most this number of bytes, so that each segment gets
+    /// several ACKs. 0: no limit.
     ack_step: u32,
-    /// Misbehaviour: ACKs exceed the data received by this many segments, and hide losses (optimistic ACKs).
-    /// 0: none.
+    /// Misbehaviour (optimistic ACKs): ACKs acknowledge this number of segments more than were received, and
+    /// hide losses. 0: none.
     acks_ahead: u8,
 }
 
@@ -340,7 +345,7 @@ pub struct Config {
     pub mss: u16,
     /// Size of the receive buffer: the most bytes accepted and not yet read.
     pub receive_window: Bytes,
-    /// Window scale that is offered; `None` for the least that can express `receive_window`.
+    /// Window scale in the SYN. `None`: the least that can express `receive_window`.
     pub window_scale: Option<u8>,
     /// The profile's details, with overrides.
     pub details: Details,

@@ -1,25 +1,27 @@
-//! Deficit round robin: the members of a ring take turns, byte for byte.
+//! Deficit round robin: the members of a ring, such as flows, take turns and share bytes fairly.
 //!
-//! A member may send while it has credit. At the head of the ring, a member without credit gets its
-//! quantum and goes to the end. A packet may exceed the remaining credit. The member then has less
-//! in its next turn.
+//! The first member may send while its credit is positive. When its credit is used up, the member
+//! gets a quantum of credit and becomes the last. A packet may exceed the remaining credit. The
+//! credit is then negative, and the member can send less in its next turn.
 //!
 //! Source: RFC 8290, section 4.2, after Shreedhar and Varghese (SIGCOMM 1995).
 
 use super::{First, Links, Member, make_room};
 
-/// Links of members in rings, and their credit. The caller stores the [`First`] of each ring.
+/// The links of members in rings, and the credit of each member. The caller stores the [`First`] of
+/// each ring.
 ///
 /// A member is in at most one ring.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     links: Links,
-    /// Bytes that each member may still send in its turn; negative if it sent more.
+    /// Bytes that each member may still send in its turn. Negative if a packet exceeded the credit.
     credits: Vec<i64>,
 }
 
 impl Turns {
-    /// Appends `member` with a credit of `quantum` to `ring`, unless it is in a ring. Returns `true` if it was not.
+    /// Appends `member` with a credit of `quantum` to `ring` unless it is in some ring. Returns
+    /// `true` if it was appended.
     #[inline]
     pub fn join(&mut self, ring: &mut First, member: Member, quantum: i64) -> bool {
         let joined = self.links.push(ring, member);
@@ -30,7 +32,8 @@ impl Turns {
         joined
     }
 
-    /// The next member of `ring` with credit. Each member before it gets its `quantum`, and goes to the end.
+    /// The next member of `ring` that has credit. Members without credit get their `quantum`, and
+    /// move to the end of the ring.
     #[inline]
     pub fn next(&mut self, ring: &mut First, quantum: impl Fn(Member) -> i64) -> Option<Member> {
         loop {
@@ -43,7 +46,7 @@ impl Turns {
         }
     }
 
-    /// Ends the turn of the first member of `ring`.
+    /// Ends the turn of the first member of `ring`, which becomes the last.
     #[inline]
     pub fn rotate(&self, ring: &mut First) {
         self.links.rotate(ring);
@@ -55,8 +58,8 @@ impl Turns {
         self.credits[member.index()]
     }
 
-    /// `member` has sent `bytes`, or gets credit back if they are negative. A member that never had
-    /// a turn has no credit to change.
+    /// Subtracts `bytes` from the credit of `member`. Negative `bytes` add credit. No effect for a
+    /// member that was never in a ring.
     #[inline]
     pub fn charge(&mut self, member: Member, bytes: i64) {
         if let Some(credit) = self.credits.get_mut(member.index()) {
@@ -64,19 +67,19 @@ impl Turns {
         }
     }
 
-    /// Removes `member` from `ring`, if it is there. No other ring may contain it.
+    /// Removes `member` from `ring`, if it is in this ring. It must not be in another ring.
     #[inline]
     pub fn leave(&mut self, ring: &mut First, member: Member) {
         self.links.remove(ring, member);
     }
 
-    /// Appends `member` to `ring`, unless it is in a ring. It keeps its credit.
+    /// Appends `member` to `ring` unless it is in some ring. Its credit does not change.
     #[inline]
     pub fn rejoin(&mut self, ring: &mut First, member: Member) {
         self.links.push(ring, member);
     }
 
-    /// Moves `member` from one ring to the end of another, with its credit.
+    /// Moves `member` from one ring to the end of another. Its credit does not change.
     #[inline]
     pub fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
         self.links.remove(from, member);
@@ -88,8 +91,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Catches: a turn that begins with the credit of the last turn; credit that grows while the ring is empty; a member
-    /// in two rings.
+    /// Catches: a member that keeps unused credit for its next turn; credit that grows while the
+    /// ring is empty; a member in two rings.
     #[test]
     fn bytes_are_shared_by_quantum_whatever_the_size_of_packets() {
         let (mut turns, mut ring, mut other) = (Turns::default(), First::NOBODY, First::NOBODY);

@@ -1,11 +1,12 @@
-//! Mechanisms of other crates.
+//! Mechanisms that other crates define.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::form::Written;
 
-/// A mechanism of another crate, with its parameters. `B` is the type of functions that build one.
+/// A mechanism that another crate defines, with its parameters. `B` is the type of the function
+/// that builds an instance.
 pub struct ForeignMechanism<B: ?Sized> {
     name: &'static str,
     changed: Vec<(&'static str, Written)>,
@@ -13,7 +14,7 @@ pub struct ForeignMechanism<B: ?Sized> {
 }
 
 impl<B: ?Sized> ForeignMechanism<B> {
-    /// The mechanism `name`, whose parameters `changed` from their defaults.
+    /// A mechanism called `name`. `changed` are the parameters that differ from their defaults.
     pub const fn new(
         name: &'static str,
         changed: Vec<(&'static str, Written)>,
@@ -22,7 +23,7 @@ impl<B: ?Sized> ForeignMechanism<B> {
         Self { name, changed, build }
     }
 
-    /// Its name in files.
+    /// The name of the mechanism in files.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -34,7 +35,7 @@ impl<B: ?Sized> ForeignMechanism<B> {
         self.changed.clone()
     }
 
-    /// The function that builds one.
+    /// The function that builds an instance.
     #[doc(hidden)]
     pub fn builder(&self) -> &B {
         &self.build
@@ -53,7 +54,7 @@ impl<B: ?Sized> fmt::Debug for ForeignMechanism<B> {
     }
 }
 
-/// Equal names and parameters build equal mechanisms.
+/// Two mechanisms are equal if their names and parameters are equal.
 impl<B: ?Sized> PartialEq for ForeignMechanism<B> {
     fn eq(&self, other: &Self) -> bool {
         (self.name, &self.changed) == (other.name, &other.changed)

@@ -1,69 +1,69 @@
-//! Descriptions of parameters: their forms in files, defaults and ranges.
+//! Descriptions of mechanisms and their parameters, from which schemas and manuals are generated.
 
 use std::fmt;
 
 use super::range::Limits;
 use crate::Factor;
 
-/// A mechanism of a registry.
+/// A mechanism that files can select by its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mechanism {
-    /// Its name in files.
+    /// Name of the mechanism in files.
     pub name: &'static str,
-    /// A sentence about it.
+    /// One sentence about the mechanism.
     pub about: &'static str,
-    /// Its parameters.
+    /// The parameters of the mechanism.
     pub parameters: Vec<Parameter>,
 }
 
 /// A parameter of a mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its name in files.
+    /// Name of the parameter in files.
     pub name: &'static str,
-    /// Its documentation.
+    /// Documentation of the parameter.
     pub about: &'static str,
-    /// Its value if a file does not set it. `None` if no value stands for the default.
+    /// The default value. `None` if the default cannot be written as a value.
     pub default: Option<Written>,
-    /// The forms of its values.
+    /// The notation of its values.
     pub form: Form,
-    /// Its range.
+    /// The range of its values.
     pub limits: Limits,
 }
 
-/// The forms in which files write a value.
+/// The notation of a value in files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
     /// A string.
     Text,
-    /// A number and one of these units, in a string.
+    /// A string with a number and one of these units.
     Quantity(Vec<&'static str>),
-    /// A whole number within the range of its type.
+    /// A whole number between these two, the range of its type.
     Whole(u64, u64),
-    /// A number from zero, perhaps with a fraction.
+    /// A number of at least zero, possibly with a fraction.
     Number,
     /// `true` or `false`.
     Flag,
-    /// One of these names; a sentence about each.
+    /// One of some names, listed with a sentence about each.
     Choice(&'static [(&'static str, &'static str)]),
     /// A list.
     List(Box<Self>),
     /// A table with these fields.
     Table(Vec<Parameter>),
-    /// The name of a mechanism.
+    /// The name of one of these mechanisms, or a table with its name and parameters.
     Named(Vec<Mechanism>),
-    /// Any of these forms.
+    /// One of several notations.
     Any(Vec<Self>),
 }
 
-/// A value as a file writes it.
+/// A value in the notation of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
     /// A string.
     Text(String),
     /// A whole number.
     Whole(u64),
-    /// A number that may have a fraction.
+    /// A number, possibly with a fraction.
     Number(Factor),
     /// `true` or `false`.
     Flag(bool),
@@ -74,7 +74,8 @@ pub enum Written {
 }
 
 impl Written {
-    /// The mechanism `name`: its name, or a table if any parameters `changed`.
+    /// The mechanism `name` in the notation of a file: its name, or a table if `changed` has
+    /// parameters.
     #[must_use]
     pub fn mechanism(name: &str, changed: Vec<(&'static str, Self)>) -> Self {
         let name = Self::Text(name.to_owned());
@@ -85,7 +86,7 @@ impl Written {
     }
 }
 
-/// The notation of TOML.
+/// Writes the value in the notation of TOML.
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,10 +1,12 @@
-//! The declarations: `parameters!` for tables, and `choice!` for sets of names.
+//! The macros that declare parameters: `parameters!` for tables, and `choice!` for sets of names.
 
 /// Declares the parameters of a mechanism.
 ///
-/// Each line has documentation, a name, a type, a default, and perhaps a range with a reason. After the name of
-/// the struct, `checked` says that its method `check` checks the fields together. With `named by`, a string
-/// stands for a table with this field only. Fields of `apart` cannot be set in files.
+/// Each line has documentation, a name, a type and a default. A range may follow, and the reason
+/// for it. Three options exist:
+/// - `checked` after the name of the struct: its method `check` checks the fields together.
+/// - `named by field`: a file may write only this field, as a string in place of the table.
+/// - `apart { ... }`: these fields cannot be set in files.
 ///
 /// ```
 /// use tidegate_base::{Bytes, Factor, parameters};
@@ -157,7 +159,7 @@ macro_rules! parameters {
     (@all $self:ident, checked) => { $self.check().map_err(|wrong| wrong.to_string()) };
 }
 
-/// Declares a type with a fixed set of names in files. `[default]` marks the default.
+/// Declares an enum whose variants have names in files. `[default]` marks the default variant.
 #[macro_export]
 macro_rules! choice {
     (
@@ -176,7 +178,7 @@ macro_rules! choice {
             /// The names in files.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// The names in files, with a sentence about each.
+            /// The names in files, each with a sentence about it.
             pub const ABOUT: &[(&str, &str)] =
                 &[$(($name, concat!($($doc),+).trim_ascii())),+];
 

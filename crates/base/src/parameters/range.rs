@@ -1,20 +1,20 @@
-//! Ranges of parameters.
+//! Ranges of parameters: their checks, and their description in words.
 
 use std::ops::{Bound, RangeBounds};
 
 use super::form::Written;
 use super::value::Value;
 
-/// The bounds of a range, as files write values.
+/// The bounds of a range, in the notation of files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The least value.
     pub least: Option<Written>,
-    /// All values are more than this one.
+    /// An exclusive lower bound.
     pub above: Option<Written>,
     /// The greatest value.
     pub most: Option<Written>,
-    /// All values are less than this one.
+    /// An exclusive upper bound.
     pub below: Option<Written>,
 }
 
@@ -43,12 +43,12 @@ pub fn limits<T: Value>(range: &impl RangeBounds<T::Inner>) -> Limits {
     }
 }
 
-/// Checks `value` of the parameter `name` against its range. An absent value is within any range.
+/// Checks that `value`, of the parameter `name`, is in `range`. An absent value always is.
 ///
 /// # Errors
 ///
-/// If the value is out of the range. The text names the parameter, its range and a valid value, or
-/// `why` the range is what it is.
+/// If the value is out of the range. The text names the parameter and its range. It adds the reason
+/// `why`, or the default as a valid value.
 pub fn check<T: Value<Inner: PartialOrd>>(
     name: &str,
     value: &T,
@@ -69,7 +69,8 @@ pub fn check<T: Value<Inner: PartialOrd>>(
 }
 
 impl Limits {
-    /// The range in words: "from 1 to 16", "at least 1", "above zero". Empty for any value.
+    /// The range in words, such as "from 1 to 16", "at least 1" or "above zero". Empty without
+    /// bounds.
     #[must_use]
     pub fn in_words(&self) -> String {
         if let (Some(least), Some(most)) = (&self.least, &self.most) {

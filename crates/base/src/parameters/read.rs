@@ -1,4 +1,4 @@
-//! The reader of declared tables.
+//! Reads tables of parameters from files, for the structs that `parameters!` declares.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,15 +9,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Unexpected, Vis
 use super::form::{Mechanism, Parameter, Written};
 use super::value::Value;
 
-/// A table whose fields [`parameters!`](crate::parameters!) declares.
+/// A struct that [`parameters!`](crate::parameters!) declares.
 pub trait Declared: Default {
-    /// The names of its fields.
+    /// The names of the fields.
     const NAMES: &'static [&'static str];
 
     /// The field that a file may write alone, as a string in place of the table.
     const NAMED_BY: Option<&'static str> = None;
 
-    /// Descriptions of its fields.
+    /// Descriptions of the fields.
     fn parameters() -> Vec<Parameter>;
 
     /// Reads the next value of `map` as the field `name`.
@@ -31,7 +31,7 @@ pub trait Declared: Default {
         map: &mut A,
     ) -> Result<(), A::Error>;
 
-    /// The fields that differ from their defaults, as a file writes them.
+    /// The fields that differ from their defaults, in the notation of files.
     fn changed(&self) -> Vec<(&'static str, Written)>;
 
     /// Sets the field `name`, which files cannot set. Returns `false` if there is no such field of this type.
@@ -51,26 +51,26 @@ pub trait Declared: Default {
     ///
     /// # Errors
     ///
-    /// If the values do not go together. The text names a field and says what to write.
+    /// If the values contradict each other. The text names a field and says what to write.
     fn check_all(&self) -> Result<(), String>;
 }
 
-/// The mechanisms of a registry.
+/// An enum of mechanisms that `registry!` declares.
 pub trait Registered: Sized {
-    /// Their kind with the article, such as "a queue discipline".
+    /// The kind of the mechanisms with its article, such as "a queue discipline".
     const WHAT: &'static str;
 
-    /// Their names.
+    /// The names of the mechanisms.
     const NAMES: &'static [&'static str];
 
-    /// The names of the parameters of a mechanism. Empty for other names.
+    /// The names of the parameters of the mechanism `name`. Empty for an unknown name.
     fn fields(name: &str) -> &'static [&'static str];
 
-    /// Descriptions of all mechanisms and their parameters.
+    /// Descriptions of the mechanisms and their parameters.
     fn mechanisms() -> Vec<Mechanism>;
 }
 
-/// Reads a declared table. Fields that are absent have their defaults.
+/// Reads a table of parameters. An absent field gets its default.
 pub struct TableReader<T>(PhantomData<T>);
 
 impl<T: Declared> TableReader<T> {
@@ -78,7 +78,7 @@ impl<T: Declared> TableReader<T> {
     ///
     /// # Errors
     ///
-    /// If a field is unknown or invalid, or the fields do not go together.
+    /// If a field is unknown or invalid, or if the values contradict each other.
     pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         let table = match T::NAMED_BY {
             Some(_) => from.deserialize_any(Self(PhantomData))?,
@@ -111,7 +111,7 @@ impl<'de, T: Declared> Visitor<'de> for TableReader<T> {
     }
 }
 
-/// Reads one of these names.
+/// Reads a key and accepts only these names.
 struct Name(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -135,11 +135,11 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Reads one of `names`.
+/// Reads a string that must be one of `names`.
 ///
 /// # Errors
 ///
-/// If the value is not one of them.
+/// If the string is another one.
 pub fn name_of<'de, D: Deserializer<'de>>(
     from: D,
     names: &'static [&'static str],
@@ -162,14 +162,14 @@ pub fn name_of<'de, D: Deserializer<'de>>(
     from.deserialize_str(Choice(names))
 }
 
-/// Reads a value, and checks its range with `check`.
+/// Reads a value, and checks it with `check`.
 pub struct Field<T, F> {
     check: F,
     value: PhantomData<T>,
 }
 
 impl<T, F: FnOnce(&T) -> Result<(), String>> Field<T, F> {
-    /// A reader with the check `check`.
+    /// A reader that calls `check` for the value.
     pub const fn new(check: F) -> Self {
         Self { check, value: PhantomData }
     }

@@ -1,4 +1,4 @@
-//! Types of parameters, and their forms in files.
+//! The types that parameters can have, and their notations in files.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use crate::packet::Codepoint;
 use crate::units::{self, Quantity};
 use crate::{Bytes, Chance, Factor, Rate};
 
-/// A type of parameters.
+/// A type that parameters can have.
 pub trait Value: Sized {
-    /// The type of its ranges' bounds: the type itself, or that in an `Option`.
+    /// The type of the bounds of a range. For `Option<T>`, this is `T`.
     type Inner: Value;
 
-    /// The forms of its values.
+    /// The notation of the values.
     fn form() -> Form;
 
     /// Reads a value.
     ///
     /// # Errors
     ///
-    /// If it has another form.
+    /// If the notation is wrong.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 
-    /// The value as a file writes it. `None` if a file leaves it out.
+    /// The value in the notation of a file. `None` if a file must omit the value.
     fn written(&self) -> Option<Written>;
 
-    /// The value to which a range applies, if there is one.
+    /// The value that a range applies to. `None` for an absent value.
     fn inner(&self) -> Option<&Self::Inner>;
 }
 
-/// Implements [`Value`] for types without an `Option`.
+/// Implements [`Value`] for types other than an `Option`.
 #[macro_export]
 macro_rules! value {
     ($($type:ty: $form:expr, |$value:ident| $written:expr, $read:expr;)+) => {$(

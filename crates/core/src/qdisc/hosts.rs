@@ -1,20 +1,25 @@
-//! Fairness between hosts, and in each host between its flows. Sparse flows and ACKs go first, CoDel is in each flow.
+//! The queue `hosts`: shares the rate equally among hosts, and each host's part equally among its
+//! flows. Sparse flows and ACKs depart first, and CoDel limits the delay of each flow.
 //!
-//! - Hosts take turns by deficit round robin, so that a host has its share whatever its number of flows. The share is
-//!   `rate / n` with `n` backlogged hosts.
-//! - In a host, lines of ACKs come first, then new flows, then bulk flows. New flows turn into bulk flows as in RFC 8290,
-//!   4.2: by using up a quantum, or by becoming empty while bulk flows wait.
-//! - ACKs and new flows depart before the turns of all hosts. Their host pays for them. A host may be overdrawn by
-//!   [`OVERDRAFT`] quanta. Beyond that, it waits for its turn.
-//! - ACKs are at most a quantum ahead of the other flows of their host. New flows are at most a quantum ahead of its bulk
-//!   flows. Each ring has at most half of the bytes that it shares with the rings behind it.
-//! - Redundant ACKs are dropped as their line is served: see `thinning`.
+//! - Hosts are served in deficit round robin. With `n` backlogged hosts, each gets `rate / n`,
+//!   regardless of its number of flows.
+//! - Each host has three rings of flows, served in this order: flows with an ACK at the front, new
+//!   flows, bulk flows. A new flow becomes a bulk flow as in RFC 8290, 4.2: after sending a
+//!   quantum, or when its queue becomes empty while bulk flows wait.
+//! - ACKs and packets of new flows need not wait until their host's turn comes, but are charged to
+//!   the host. If its credit is below minus [`OVERDRAFT`] quanta, they wait for the host's turn.
+//! - Within a host, ACKs may be at most a quantum ahead of the other flows, and new flows at most a
+//!   quantum ahead of bulk flows. Each ring therefore gets at most half of the bytes that it shares
+//!   with later rings.
+//! - Redundant ACKs are dropped when their flow is served: see `thinning`.
 //!
-//! Source: RFC 8290; Linux, `net/sched/sch_cake.c`, for fairness between hosts and for the dropping of ACKs.
+//! Source: RFC 8290; Linux, `net/sched/sch_cake.c` (fairness between hosts, dropping of ACKs).
 //! Differs:
-//! - Cake divides the quantum of a flow by the number of flows of its host, and so visits many flows for each packet.
-//!   Here hosts have turns of their own, and each packet takes the same time for any number of flows.
-//! - A full queue drops from the longest line of the host with most waiting, both to within a factor of two.
+//! - Cake divides the quantum of a flow by its host's number of flows, and so visits many flows for
+//!   each packet. Here, hosts are scheduled before flows, so the cost of a packet does not depend
+//!   on the number of flows.
+//! - A full queue drops from the longest flow queue of the host with the most bytes. Both are found
+//!   to within a factor of two.
 
 mod host;
 mod lines;
@@ -34,9 +39,10 @@ use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, parameters};
 
 parameters! {
-    /// Parameters of `hosts`: room, delay, and the bytes of a turn.
+    /// Limits of the queue, parameters of CoDel, and the bytes that a host or a flow sends per
+    /// turn.
     ///
-    /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
+    /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
         /// Most bytes that may wait, as frames.
         limit: Bytes = fq_codel::Config::default().limit, in more_than(Bytes::ZERO), "nothing could wait";
@@ -61,7 +67,7 @@ impl Config {
         self.of_flows().check()
     }
 
-    /// The parameters that flows have in `fq-codel` too.
+    /// The parameters that `fq-codel` has, too.
     const fn of_flows(&self) -> fq_codel::Config {
         let Self { limit, packets, quantum, target, interval, ecn, thin_acks: _ } = *self;
         fq_codel::Config { limit, packets, quantum, target, interval, ecn }
@@ -88,30 +94,32 @@ impl Config {
     }
 }
 
-/// The queue `hosts`.
+/// The queues of all flows, their hosts, and the schedule of both.
 pub(super) struct Hosts {
     limit: Bytes,
     packets: u32,
     quantum: i64,
-    /// Parameters as configured, and at the present rate.
+    /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
     thin_acks: bool,
     lines: Lines,
-    /// By member.
+    /// State of CoDel, by flow index.
     laws: Vec<Law>,
-    /// Flows, in the rings of their hosts.
+    /// Round robin of flows, within the rings of each host.
     flow_turns: Turns,
-    /// Hosts that have sent, or have packets: each until its turn finds it with credit and without a packet.
+    /// Round robin of hosts. A host stays in it until its turn comes and finds credit but no
+    /// packet.
     host_turns: Turns,
     due: First,
-    /// Hosts whose ACKs and new flows may depart before the turns of all hosts.
+    /// Eager hosts: ACKs and new flows of these hosts may depart before the host's turn.
     eager_links: Links,
     eager: First,
 }
 
 impl Hosts {
-    /// Makes room by dropping from the longest line of the host with most waiting.
+    /// Drops packets from the longest flow queue of the host with the most bytes, until the limits
+    /// hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest_line() else { return };
@@ -120,8 +128,8 @@ impl Hosts {
         }
     }
 
-    /// Notes arrived packets of `member`, which had `before` bytes in the queue. A `host` without turns
-    /// gets some.
+    /// Records that packets of `member` have arrived. Before them, the flow had `before` bytes in
+    /// the queue. Adds the `host` to the round robin if it is not there.
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), Flow::default());
         make_room(&mut self.laws, member.index(), Law::default());
@@ -147,7 +155,7 @@ impl Hosts {
         self.settle(host);
     }
 
-    /// Takes a flow out of its ring.
+    /// Removes a flow from its ring.
     fn remove(&mut self, member: Member) {
         let flow = &mut self.lines.flows[member.index()];
         if let Some(place) = flow.place.take() {
@@ -166,7 +174,7 @@ impl Hosts {
         self.flow_turns.rejoin(state.ring(to), member);
     }
 
-    /// Sees to it that `host` is among the eager hosts, or is not.
+    /// Adds `host` to the eager hosts, or removes it, according to its rings and its credit.
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
         let member = Member(host.0);
@@ -196,7 +204,7 @@ impl Hosts {
         packet
     }
 
-    /// The next packet of the lines of ACKs of `host`.
+    /// Removes the next ACK of `host`.
     fn of_acks(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         while let Some(member) = self.lines.hosts[index(host)].ring(Place::Acks).member() {
             match self.lines.all.peek_flow(cx.pool, member) {
@@ -214,7 +222,7 @@ impl Hosts {
         None
     }
 
-    /// The next packet of the new flows of `host`.
+    /// Removes the next packet of a new flow of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         while let Some(member) = self.lines.hosts[index(host)].ring(Place::New).member() {
             if self.flow_turns.credit(member) <= 0 {
@@ -224,7 +232,8 @@ impl Hosts {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             } else if self.lines.hosts[index(host)].ring(Place::Bulk).member().is_some() {
-                // Else a flow could come back as new at once, and starve the others.
+                // Otherwise the flow could be new again with its next packet, and so delay the bulk
+                // flows for ever.
                 self.relocate(member, Place::Bulk);
             } else {
                 self.remove(member);
@@ -233,7 +242,7 @@ impl Hosts {
         None
     }
 
-    /// The next packet of the bulk flows of `host`.
+    /// Removes the next packet of a bulk flow of `host`.
     fn of_bulk(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         let quantum = self.quantum;
         loop {
@@ -247,7 +256,7 @@ impl Hosts {
         }
     }
 
-    /// The next packet of `host`. A host whose turn has not come sends no packet of bulk flows.
+    /// Removes the next packet of `host`. Bulk flows send only if it is the turn of their host.
     fn of_host(&mut self, cx: &mut Cx<'_>, host: Host, its_turn: bool) -> Option<PacketId> {
         loop {
             let place = self.lines.hosts[index(host)].first(self.quantum)?;
@@ -265,7 +274,7 @@ impl Hosts {
         }
     }
 
-    /// The next ACK, or packet of a new flow, whose host need not wait for its turn.
+    /// Removes the next ACK, or packet of a new flow, of an eager host.
     fn of_eager(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         while let Some(member) = self.eager.member() {
             self.eager_links.rotate(&mut self.eager);
@@ -278,7 +287,8 @@ impl Hosts {
         None
     }
 
-    /// The next packet, and its host. A host whose turn finds no packet of it ends its turns.
+    /// Removes the next packet, and returns its host too. A host without a packet to send in its
+    /// turn leaves the round robin.
     fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         loop {
             let eager = self.of_eager(cx);
@@ -353,6 +363,7 @@ impl Qdisc for Hosts {
     }
 }
 
-/// Quanta by which the new flows of a host may overdraw its credit. After the turn of its host, a new flow has at least
-/// one quantum: a bulk packet leaves the credit above minus one quantum.
+/// Number of quanta by which ACKs and new flows may overdraw their host's credit. A turn of the
+/// host ends above minus one quantum, because a packet is at most about a quantum long. A new flow
+/// can therefore still send at least one quantum.
 const OVERDRAFT: i64 = 2;

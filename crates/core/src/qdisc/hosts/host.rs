@@ -12,7 +12,7 @@ pub(super) struct HostState {
     acks: First,
     new: First,
     bulk: First,
-    /// Charged bytes by which ACKs are ahead of other waiting packets.
+    /// Charged bytes of ACKs that departed before waiting packets of other rings.
     acks_ahead: i64,
     /// Charged bytes by which new flows are ahead of bulk flows that wait.
     new_ahead: i64,
