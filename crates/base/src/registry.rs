@@ -4,21 +4,14 @@
 //! table with `kind = "<name>"` also sets parameters. Errors about unknown names and misspelt
 //! fields list the valid ones.
 
-<<<<<<< HEAD
-/// Defines `$spec` with one variant for each mechanism, which holds the mechanism's `Config`. Its
-/// `build` takes the given arguments and makes the `$mechanism`. No file can name an `unnamed`
-/// variant. It is made from other variants, and its `Config` returns its name. `Added` holds a mechanism of
-/// another crate.
-///
-/// With `each with NAME: TYPE`, each `Config` has an associated constant `NAME`. The registry then has the list
-/// `NAME` of these constants, and returns that of its mechanism with `constant`.
-=======
 /// Defines the enum `$spec` with a variant for each mechanism, which holds the mechanism's
 /// `Config`. Its method `build` takes the given arguments and makes the `$mechanism`.
 ///
 /// No file can name an `unnamed` variant: code makes it from another variant, and its `Config`
 /// returns the name. The variant `Added` holds a mechanism that another crate defines.
->>>>>>> main
+///
+/// With `each with NAME: TYPE`, each `Config` has an associated constant `NAME`. The enum then has the
+/// list `NAME` of all these constants. Its method `constant` returns the constant of one mechanism.
 #[macro_export]
 macro_rules! registry {
     (
@@ -143,7 +136,6 @@ macro_rules! registry {
                 }
             }
 
-<<<<<<< HEAD
             /// Sets the field `name` that files cannot set to `value`. Returns `false` if the mechanism has no such
             /// field of this type.
             pub fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
@@ -156,10 +148,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Its name.
-=======
             /// The name of the mechanism.
->>>>>>> main
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {

@@ -137,15 +137,11 @@ pub trait Qdisc: Send {
         None
     }
 
-<<<<<<< HEAD
     /// Lifts limits that no file has set, other than [`limit`](Self::limit). Called before the first packet of a
     /// queue with a marking, which would not expect drops by such a limit.
     fn expect_marking(&mut self) {}
 
-    /// Marking of this queue, if any.
-=======
     /// The marking predictor of this queue, if any.
->>>>>>> main
     fn marked(&self) -> Option<&Marked> {
         None
     }
