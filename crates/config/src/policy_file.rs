@@ -1,5 +1,6 @@
 //! Policy files: parses text into a configuration of the gateway, or into findings.
 
+mod backend;
 mod between;
 mod canonical;
 mod classes;
@@ -15,6 +16,7 @@ mod terms;
 mod trunks;
 mod weight;
 
+pub use backend::Backend;
 pub use canonical::canonical;
 pub use compile::is_usable_name;
 
@@ -85,18 +87,6 @@ impl Config {
     pub fn policy_set(&self) -> Result<PolicySet, PolicySetError> {
         Ok(PolicySet::new(self.policies.clone())?.with_classes(self.classes.clone()))
     }
-}
-
-/// The kind of ports.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Backend {
-    /// AF_XDP if the host supports it, else AF_PACKET.
-    #[default]
-    Auto,
-    /// AF_XDP, or an error.
-    AfXdp,
-    /// AF_PACKET.
-    AfPacket,
 }
 
 /// The longest frame of an Ethernet with the usual MTU of 1500 bytes.

@@ -8,7 +8,7 @@ mod set;
 mod succession;
 
 pub use crate::meter::{Profile, ProfileError};
-pub use classes::{Change, Class, ClassChange, ClassFault, ClassFaultKind, ClassSet};
+pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, TermChange};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 pub use succession::Succession;

@@ -272,6 +272,12 @@ impl SchedulerSpec {
         self.constant().unwrap_or_else(|| self.build(Rate::from_bps(0)).declares())
     }
 
+    /// The terms of each scheduler of the registry, in the order of [`NAMES`](Self::NAMES).
+    #[must_use]
+    pub const fn terms_of_each() -> &'static [&'static [Term]] {
+        Self::TERMS
+    }
+
     /// The terms that classes of any scheduler of the registry can have, each once.
     pub fn all_terms() -> impl Iterator<Item = Term> {
         Self::TERMS.iter().enumerate().flat_map(|(at, terms)| {

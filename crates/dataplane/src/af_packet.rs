@@ -1,5 +1,6 @@
 //! A port on a packet socket: works on every interface, with offloaded frames, and without root.
 
+mod backend;
 mod queue;
 mod socket;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::{VlanTag, finish_checksum, split};
 
+pub(crate) use self::backend::PacketBackend;
 use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{PacketSocket, ReceivedFrame, SocketIo};
 use crate::cutting::{Arrived, cut};

@@ -22,7 +22,7 @@ use tidegate_core::{Rate, itcp, trunk};
 
 pub use tidegate_api::Change;
 
-use crate::config::{Backend, Config, NextHop, TrunkEnd};
+use crate::config::{Config, NextHop, TrunkEnd};
 
 /// Fields of an object with their values in words.
 type Fields = BTreeMap<&'static str, String>;
@@ -102,11 +102,6 @@ fn settings(config: &Config) -> Fields {
     let gateway = &config.gateway;
     let rate =
         |rate: Option<Rate>| rate.map_or_else(|| "not limited".to_owned(), |it| it.to_string());
-    let backend = match config.backend {
-        Backend::Auto => "auto",
-        Backend::AfXdp => "af-xdp",
-        Backend::AfPacket => "af-packet",
-    };
     let triggers = match gateway.shaping_triggers {
         TriggerSet::All => "all",
         TriggerSet::Timer => "timer",
@@ -129,7 +124,7 @@ fn settings(config: &Config) -> Fields {
         ("heartbeat", duration::show(config.heartbeat)),
         ("packets", gateway.packets.to_string()),
         ("flows", gateway.flows.to_string()),
-        ("backend", backend.to_owned()),
+        ("backend", config.backend.name().to_owned()),
     ])
 }
 

@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for ClassChange {
 }
 
 /// The changes of `term`, up and down.
-fn ways(term: Term, value: Value) -> Result<[policy::Change; 2], String> {
+fn ways(term: Term, value: Value) -> Result<[policy::TermChange; 2], String> {
     let read = |value| one(term, value).map_err(|error| error.to_string());
     let mut each = match value {
         Value::Object(each) if term.declaration().each_way => each,

@@ -182,6 +182,9 @@ macro_rules! choice {
             pub const ABOUT: &[(&str, &str)] =
                 &[$(($name, concat!($($doc),+).trim_ascii())),+];
 
+            /// The values with their names in files.
+            pub const ALL: &[(&str, Self)] = &[$(($name, Self::$variant)),+];
+
             /// The name in files.
             #[must_use]
             pub const fn name(self) -> &'static str {

@@ -470,12 +470,6 @@ impl Choice for WithoutFirst {
         &[("by-address", Self::ByAddress), ("may-match", Self::MayMatch)];
 }
 
-impl Choice for Backend {
-    const WHAT: &str = "a backend";
-    const CHOICES: &[(&str, Self)] =
-        &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
-}
-
 /// The ACK control of a policy; `None` for none.
 #[derive(Clone, Debug)]
 pub(crate) struct AckControl(pub(crate) Option<AckSpec>);

@@ -3,7 +3,7 @@
 mod change;
 mod flat;
 
-pub use change::{Change, ClassChange};
+pub use change::{ClassChange, TermChange};
 
 use std::collections::BTreeMap;
 use std::fmt;

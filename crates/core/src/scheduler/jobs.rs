@@ -23,7 +23,7 @@
 //! violations are counted for each class and promise (`record.rs`). Loss and input curves count from the start
 //! of a busy period: the time in which packets wait without interruption.
 //!
-//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). That is JoBS itself.
+//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). The algorithm requires it.
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:

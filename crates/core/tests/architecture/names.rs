@@ -33,7 +33,6 @@ const HEADERS_TO_COME: &[&str] = &[
     "crates/core/src/aggregate/",
     "crates/core/src/gateway/",
     "crates/core/src/policy/",
-    "crates/core/src/scheduler/jobs/rates.rs",
 ];
 
 /// Sources of `crates` without their tests, as pairs of crate and file.
@@ -70,13 +69,13 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
-/// The names of the types that `text` defines, at the left margin or in `choice!` and `parameters!`.
+/// The names of the types that `text` defines, at the left margin or in `choice!`, `parameters!` and `terms!`.
 fn definitions(text: &str) -> Vec<&str> {
     let mut declares = false;
     let mut names = Vec::new();
     for line in text.lines() {
         match line {
-            "choice! {" | "parameters! {" => declares = true,
+            "choice! {" | "parameters! {" | "terms! {" => declares = true,
             "}" => declares = false,
             _ => {}
         }

@@ -160,7 +160,7 @@ fn refused(name: &str, error: &ClassChangeError) -> Failure {
 fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
     let api::ClassChange(change) = change;
     let values = || {
-        let of_term = |(term, changes): (Term, &[policy::Change; 2])| {
+        let of_term = |(term, changes): (Term, &[policy::TermChange; 2])| {
             changes.clone().into_iter().flatten().flatten().map(move |value| (term, value))
         };
         change.iter().flat_map(of_term)

@@ -11,11 +11,11 @@ use crate::scheduler::{SchedulerSpec, Term, TermType, TermValue};
 use crate::{Bytes, Rate};
 
 /// A change of one term in one direction. `None`: the value stays. `Some(None)`: the value is removed.
-pub type Change = Option<Option<TermValue>>;
+pub type TermChange = Option<Option<TermValue>>;
 
 /// Changes of a class in force, up and down. Terms without a change keep their values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ClassChange(BTreeMap<Term, [Change; 2]>);
+pub struct ClassChange(BTreeMap<Term, [TermChange; 2]>);
 
 impl ClassChange {
     /// The changed terms.
@@ -24,12 +24,12 @@ impl ClassChange {
     }
 
     /// The changes, up and down.
-    pub fn iter(&self) -> impl Iterator<Item = (Term, &[Change; 2])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Term, &[TermChange; 2])> {
         self.0.iter().map(|(term, changes)| (*term, changes))
     }
 
     /// Sets the changes of `term`, up and down.
-    pub fn set(&mut self, term: Term, changes: [Change; 2]) {
+    pub fn set(&mut self, term: Term, changes: [TermChange; 2]) {
         if changes != [None, None] {
             self.0.insert(term, changes);
         }

@@ -17,9 +17,9 @@ use crate::scheduler::Relation;
 /// The weight of a class in its tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weight {
-    /// Index of the root of its tree.
+    /// Index of the class at the root of its tree: the class without a ratio of its own.
     pub(super) group: usize,
-    /// From 0 to 1.
+    /// The weight `w_i`, from 0 to 1.
     pub(super) part: f64,
 }
 
