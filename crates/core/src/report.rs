@@ -193,12 +193,12 @@ pub struct ClassReport {
     pub delays: Option<Delays>,
     /// Terms that the scheduler promised to the class, such as a bound of delay, with their
     /// measured values.
-    pub promises: Vec<Promise>,
+    pub promises: Vec<PromiseReport>,
 }
 
 /// A term that a scheduler promised to a class, and the measured value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Promise {
+pub struct PromiseReport {
     /// The promised term, such as a bound of delay.
     pub term: Term,
     /// The other class, if the term is a ratio of two classes.

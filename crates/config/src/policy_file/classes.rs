@@ -1,4 +1,4 @@
-//! Compiles the classes of a policy file into a tree, or into findings.
+//! Compiles the classes of a policy file into a tree, and reports findings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,9 +18,8 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
 use crate::values::number;
 
-/// The classes of `file` on the link that `gateway` describes.
-///
-/// `frame` is the largest number of bytes that a packet can be charged.
+/// Compiles the classes of `file` for the link that `gateway` describes. `frame` is the largest
+/// number of bytes that the link can charge for a packet.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
@@ -54,7 +53,7 @@ pub(super) fn compile(
     None
 }
 
-/// Warns if the guarantees in a direction leave control traffic less than its allowance.
+/// Warns if the guarantees in a direction leave less than the allowance of control traffic.
 fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &mut Findings) {
     for way in Direction::BOTH {
         let Some(rate) = gateway.rate[way.index()] else { continue };
@@ -64,7 +63,8 @@ fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &
     }
 }
 
-/// Warns, at `link`, if `promised` and the allowance of control traffic exceed `rate`.
+/// Warns, with a mark at `link`, if `promised` and the allowance of control traffic together exceed
+/// `rate`.
 pub(super) fn leave_allowance(
     what: &str,
     promised: impl Iterator<Item = Rate>,
@@ -146,7 +146,7 @@ fn is_too_large(burst: &[Option<TermValue>; 2]) -> bool {
     burst.iter().flatten().any(is_too_large)
 }
 
-/// Reports policies whose class does not exist, or has subclasses.
+/// Reports policies whose class does not exist, or is not a leaf class.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Findings) {
     let mut names: Vec<&str> = vec![Class::DEFAULT];
     let mut parts = HashMap::new();
@@ -215,7 +215,7 @@ fn diagnostic(
     }
 }
 
-/// The related place of a fault, with an explanation.
+/// A second place to mark for a fault, with a note about it.
 fn other_line(
     fault: &ClassFault,
     written: &[Spanned<raw::Class>],
@@ -249,7 +249,7 @@ fn other_line(
     })
 }
 
-/// The places of a class's fields.
+/// The places of a class and of its fields in the file.
 struct FieldPlaces {
     whole: Span,
     name: Span,
@@ -273,7 +273,7 @@ impl FieldPlaces {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
-    /// The place of the ceiling, which may be that of the parent.
+    /// The place of the ceiling, or the name of the class if the ceiling of its parent applies.
     fn ceiling(&self) -> (Span, &'static str) {
         match self.term(Term::CEILING) {
             Some(ceiling) => (ceiling, "this ceiling"),
@@ -281,7 +281,7 @@ impl FieldPlaces {
         }
     }
 
-    /// The place of the term that makes a delay bound impossible.
+    /// The place of the term that makes a delay bound impossible, with a note.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
             Part::Guarantee | Part::Order => match self.term(Term::GUARANTEE) {
@@ -301,7 +301,7 @@ impl FieldPlaces {
     }
 }
 
-/// The terms of a class in the file, with their places.
+/// The terms that the file sets for a class, with their places.
 fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
         written.map(Spanned::span)
@@ -316,8 +316,8 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     parent.into_iter().chain(own).chain(others.into_iter().flatten()).collect()
 }
 
-/// Reports terms that the scheduler does not have, and loss bounds for a buffer that is never full.
-/// Returns `true` if there are none.
+/// Reports terms that the scheduler does not support, and loss bounds for a buffer that can never
+/// be full. Returns `true` if there are neither.
 fn of_scheduler(
     written: &[Spanned<raw::Class>],
     gateway: &GatewayConfig,

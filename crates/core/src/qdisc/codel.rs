@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::law::{Law, Leaves, Line, Standing};
+use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Handover, Member};
 use crate::parameters::more_than;
@@ -40,7 +40,7 @@ impl Config {
         let Self { limit, target, interval, packet, ecn } = *self;
         let usual = Standing { target, interval, packet, ecn };
         let (standing, line) = (usual.at(rate), FlowFifo::default());
-        Codel { limit, usual, standing, law: Law::default(), line }
+        Codel { limit, usual, standing, law: CodelLaw::default(), line }
     }
 }
 
@@ -58,17 +58,17 @@ pub(super) struct Codel {
     /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
-    law: Law,
+    law: CodelLaw,
     line: FlowFifo,
 }
 
 /// The packets among which the law removes the oldest: all packets, or those of the flow `of`.
-struct Waiting<'a> {
+struct CodelPackets<'a> {
     line: &'a mut FlowFifo,
     of: Option<Member>,
 }
 
-impl Line for Waiting<'_> {
+impl CodelQueue for CodelPackets<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         match self.of {
             Some(member) => self.line.pop_flow(cx.pool, member),
@@ -92,7 +92,7 @@ impl Qdisc for Codel {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let mut line = Waiting { line: &mut self.line, of: None };
+        let mut line = CodelPackets { line: &mut self.line, of: None };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
     }
 
@@ -100,7 +100,7 @@ impl Qdisc for Codel {
         // A flow without packets must not end the dropping state: the queue may have packets of
         // other flows.
         self.line.peek_flow(cx.pool, member)?;
-        let mut line = Waiting { line: &mut self.line, of: Some(member) };
+        let mut line = CodelPackets { line: &mut self.line, of: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
     }
 

@@ -11,7 +11,7 @@
 use super::Backlog;
 use super::detector::{Detector, Odds};
 use super::managed::{Aqm, Managed, Verdict};
-use super::red::{self, Marking};
+use super::red::{self, MarkRule};
 use crate::packet::Codepoint;
 use crate::random::Random;
 use crate::{Factor, Packet, Rate, Time, parameters};
@@ -45,7 +45,7 @@ impl Config {
 /// The state of RED, and the packets in profile.
 pub(super) struct Ered {
     detector: Detector,
-    marking: Marking,
+    marking: MarkRule,
     /// Bit `n` is set if packets with DS codepoint `n` are in profile.
     spared: u64,
     k: f64,

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::codel;
-use super::law::{Law, Leaves, Line, Standing};
+use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
 use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
@@ -62,7 +62,7 @@ impl Config {
             quantum: self.credit(),
             usual,
             standing: usual.at(rate),
-            lines: Lines::default(),
+            lines: FlowQueues::default(),
             turns: Turns::default(),
             new: First::NOBODY,
             old: First::NOBODY,
@@ -79,18 +79,18 @@ pub(super) struct FqCodel {
     /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
-    lines: Lines,
+    lines: FlowQueues,
     turns: Turns,
     /// The first new flow and the first old flow. `turns` links the others to them.
     new: First,
     old: First,
     /// State of CoDel, by flow index.
-    laws: Vec<Law>,
+    laws: Vec<CodelLaw>,
 }
 
 /// Drops packets from the front of `line` until half of its bytes are gone, but at most [`BATCH`]
 /// packets. `bytes` returns the backlog of the line.
-pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
+pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
     let half = Bytes(bytes(line).0 / 2);
     for _ in 0..BATCH {
         let Some(packet) = line.take(cx) else { break };
@@ -103,18 +103,18 @@ pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&
 
 /// The packets of each flow, and the flow with the most bytes.
 #[derive(Default)]
-struct Lines {
+struct FlowQueues {
     all: FlowFifo,
     longest: Longest,
 }
 
 /// The packets of one flow.
-struct OfFlow<'a> {
-    lines: &'a mut Lines,
+struct FlowQueue<'a> {
+    lines: &'a mut FlowQueues,
     member: Member,
 }
 
-impl Line for OfFlow<'_> {
+impl CodelQueue for FlowQueue<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.lines.all.pop_flow(cx.pool, self.member)?;
         self.lines.longest.set(self.member, self.bytes());
@@ -126,7 +126,7 @@ impl Line for OfFlow<'_> {
     }
 }
 
-impl OfFlow<'_> {
+impl FlowQueue<'_> {
     fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }
@@ -137,8 +137,8 @@ impl FqCodel {
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest.member() else { return };
-            let mut line = OfFlow { lines: &mut self.lines, member };
-            drop_half(cx, &mut line, OfFlow::bytes);
+            let mut line = FlowQueue { lines: &mut self.lines, member };
+            drop_half(cx, &mut line, FlowQueue::bytes);
         }
     }
 
@@ -146,13 +146,13 @@ impl FqCodel {
     /// new flow.
     fn has_come(&mut self, member: Member) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
-        make_room(&mut self.laws, member.index(), Law::default());
+        make_room(&mut self.laws, member.index(), CodelLaw::default());
         self.turns.join(&mut self.new, member, self.quantum);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
-        let mut line = OfFlow { lines: &mut self.lines, member };
+        let mut line = FlowQueue { lines: &mut self.lines, member };
         law.dequeue(&self.standing, cx, &mut line, leaves)
     }
 

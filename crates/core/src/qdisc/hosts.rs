@@ -28,9 +28,9 @@ mod tests;
 
 use std::time::Duration;
 
-use self::host::{Flow, HostState, Place, host_of, index};
-use self::lines::{Lines, OfFlow};
-use super::law::{Law, Leaves, Standing};
+use self::host::{HostRing, HostState, HostedFlow, host_of, index};
+use self::lines::{HostFlowQueue, HostFlowQueues};
+use super::law::{CodelLaw, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Backlog, Qdisc, fq_codel};
 use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_room};
@@ -73,17 +73,17 @@ impl Config {
         fq_codel::Config { limit, packets, quantum, target, interval, ecn }
     }
 
-    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> Hosts {
+    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> HostFairQueue {
         let flows = self.of_flows();
         let usual = flows.standing();
-        Hosts {
+        HostFairQueue {
             limit: self.limit,
             packets: self.packets,
             quantum: flows.credit(),
             usual,
             standing: usual.at(rate),
             thin_acks: self.thin_acks,
-            lines: Lines::default(),
+            lines: HostFlowQueues::default(),
             laws: Vec::new(),
             flow_turns: Turns::default(),
             host_turns: Turns::default(),
@@ -95,7 +95,7 @@ impl Config {
 }
 
 /// The queues of all flows, their hosts, and the schedule of both.
-pub(super) struct Hosts {
+pub(super) struct HostFairQueue {
     limit: Bytes,
     packets: u32,
     quantum: i64,
@@ -103,9 +103,9 @@ pub(super) struct Hosts {
     usual: Standing,
     standing: Standing,
     thin_acks: bool,
-    lines: Lines,
+    lines: HostFlowQueues,
     /// State of CoDel, by flow index.
-    laws: Vec<Law>,
+    laws: Vec<CodelLaw>,
     /// Round robin of flows, within the rings of each host.
     flow_turns: Turns,
     /// Round robin of hosts. A host stays in it until its turn comes and finds credit but no
@@ -117,22 +117,22 @@ pub(super) struct Hosts {
     eager: First,
 }
 
-impl Hosts {
+impl HostFairQueue {
     /// Drops packets from the longest flow queue of the host with the most bytes, until the limits
     /// hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest_line() else { return };
-            let mut line = OfFlow { lines: &mut self.lines, member, merging: None };
-            fq_codel::drop_half(cx, &mut line, OfFlow::bytes);
+            let mut line = HostFlowQueue { lines: &mut self.lines, member, merging: None };
+            fq_codel::drop_half(cx, &mut line, HostFlowQueue::bytes);
         }
     }
 
     /// Records that packets of `member` have arrived. Before them, the flow had `before` bytes in
     /// the queue. Adds the `host` to the round robin if it is not there.
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
-        make_room(&mut self.lines.flows, member.index(), Flow::default());
-        make_room(&mut self.laws, member.index(), Law::default());
+        make_room(&mut self.lines.flows, member.index(), HostedFlow::default());
+        make_room(&mut self.laws, member.index(), CodelLaw::default());
         make_room(&mut self.lines.hosts, index(host), HostState::default());
         let was_empty = before == Bytes::ZERO;
         let mut counted = before;
@@ -142,13 +142,13 @@ impl Hosts {
             self.lines.flows[member.index()].host = host;
             counted = Bytes::ZERO;
         }
-        let place = if is_ack { Place::Acks } else { Place::New };
+        let place = if is_ack { HostRing::Acks } else { HostRing::New };
         let (flow, state) =
             (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
         if self.flow_turns.join(state.ring(place), member, self.quantum) {
             flow.place = Some(place);
         } else if is_ack && was_empty {
-            self.relocate(member, Place::Acks);
+            self.relocate(member, HostRing::Acks);
         }
         self.lines.changed(member, counted);
         self.host_turns.join(&mut self.due, Member(host.0), self.quantum);
@@ -165,7 +165,7 @@ impl Hosts {
     }
 
     /// Moves a flow to the end of another ring of its host.
-    fn relocate(&mut self, member: Member, to: Place) {
+    fn relocate(&mut self, member: Member, to: HostRing) {
         let flow = &mut self.lines.flows[member.index()];
         let state = &mut self.lines.hosts[index(flow.host)];
         if let Some(from) = flow.place.replace(to) {
@@ -178,7 +178,7 @@ impl Hosts {
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
         let member = Member(host.0);
-        let eager = state.first(self.quantum).is_some_and(|place| place != Place::Bulk)
+        let eager = state.first(self.quantum).is_some_and(|place| place != HostRing::Bulk)
             && self.host_turns.credit(member) > -OVERDRAFT * self.quantum;
         if eager {
             self.eager_links.push(&mut self.eager, member);
@@ -196,7 +196,7 @@ impl Hosts {
             tracked && only_acknowledges(head)
         });
         let merging = thins.then(|| Merging::new(cx.now, self.standing.target));
-        let mut line = OfFlow { lines: &mut self.lines, member, merging };
+        let mut line = HostFlowQueue { lines: &mut self.lines, member, merging };
         let packet = law.dequeue(&self.standing, cx, &mut line, leaves);
         if let Some(packet) = &packet {
             self.lines.flows[member.index()].last.departs(&cx.pool[packet]);
@@ -206,13 +206,13 @@ impl Hosts {
 
     /// Removes the next ACK of `host`.
     fn of_acks(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        while let Some(member) = self.lines.hosts[index(host)].ring(Place::Acks).member() {
+        while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::Acks).member() {
             match self.lines.all.peek_flow(cx.pool, member) {
                 None => self.remove(member),
-                Some(head) if !only_acknowledges(head) => self.relocate(member, Place::New),
+                Some(head) if !only_acknowledges(head) => self.relocate(member, HostRing::New),
                 Some(_) => {
                     let packet = self.take(cx, member, Leaves::Oldest);
-                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(Place::Acks));
+                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(HostRing::Acks));
                     if packet.is_some() {
                         return packet;
                     }
@@ -224,17 +224,17 @@ impl Hosts {
 
     /// Removes the next packet of a new flow of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        while let Some(member) = self.lines.hosts[index(host)].ring(Place::New).member() {
+        while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::New).member() {
             if self.flow_turns.credit(member) <= 0 {
                 self.flow_turns.charge(member, -self.quantum);
-                self.relocate(member, Place::Bulk);
+                self.relocate(member, HostRing::Bulk);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
-            } else if self.lines.hosts[index(host)].ring(Place::Bulk).member().is_some() {
+            } else if self.lines.hosts[index(host)].ring(HostRing::Bulk).member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the bulk
                 // flows for ever.
-                self.relocate(member, Place::Bulk);
+                self.relocate(member, HostRing::Bulk);
             } else {
                 self.remove(member);
             }
@@ -246,7 +246,7 @@ impl Hosts {
     fn of_bulk(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         let quantum = self.quantum;
         loop {
-            let ring = self.lines.hosts[index(host)].ring(Place::Bulk);
+            let ring = self.lines.hosts[index(host)].ring(HostRing::Bulk);
             let member = self.flow_turns.next(ring, |_| quantum)?;
             if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
@@ -261,10 +261,10 @@ impl Hosts {
         loop {
             let place = self.lines.hosts[index(host)].first(self.quantum)?;
             let packet = match place {
-                Place::Acks => self.of_acks(cx, host),
-                Place::New => self.of_new(cx, host),
-                Place::Bulk if its_turn => self.of_bulk(cx, host),
-                Place::Bulk => return None,
+                HostRing::Acks => self.of_acks(cx, host),
+                HostRing::New => self.of_new(cx, host),
+                HostRing::Bulk if its_turn => self.of_bulk(cx, host),
+                HostRing::Bulk => return None,
             };
             if let Some(packet) = packet {
                 let cost = i64::from(cx.pool[&packet].cost);
@@ -310,7 +310,7 @@ impl Hosts {
     }
 }
 
-impl Qdisc for Hosts {
+impl Qdisc for HostFairQueue {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;

@@ -8,7 +8,7 @@
 //! - The square root is exact to the nanosecond. Linux approximates it by Newton steps.
 //! - An allocation may have paid for the oldest packet of a flow before it dequeues. That packet
 //!   must depart, so the law drops the next packet instead. Without a next packet, the drop remains
-//!   due: see [`Law::dequeue`].
+//!   due: see [`CodelLaw::dequeue`].
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Standing {
 }
 
 /// A subqueue whose packets share one control law. The queue may contain other subqueues.
-pub(super) trait Line {
+pub(super) trait CodelQueue {
     /// Removes the oldest packet of the subqueue.
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
@@ -77,7 +77,7 @@ enum Hit {
 
 /// The state of a subqueue under the law.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Law {
+pub(super) struct CodelLaw {
     /// Time at which the sojourn time will have exceeded the target for one interval. `None` while
     /// it is below the target.
     first_above: Option<Time>,
@@ -90,7 +90,7 @@ pub(super) struct Law {
     began_with: u32,
 }
 
-impl Law {
+impl CodelLaw {
     /// Removes and returns the next packet to depart, and makes all drops that are due.
     ///
     /// The cost does not depend on the time since the last call. Each round of the loop drops one
@@ -104,7 +104,7 @@ impl Law {
         &mut self,
         standing: &Standing,
         cx: &mut Cx<'_>,
-        line: &mut impl Line,
+        line: &mut impl CodelQueue,
         leaves: Leaves,
     ) -> Option<PacketId> {
         let mut packet = line.take(cx);
@@ -148,7 +148,7 @@ impl Law {
         standing: &Standing,
         cx: &Cx<'_>,
         packet: Option<&PacketId>,
-        line: &impl Line,
+        line: &impl CodelQueue,
     ) -> bool {
         let waited = packet.map(|packet| cx.now.since(cx.pool[packet].queued));
         if waited.is_none_or(|waited| waited < standing.target) || line.backlog() <= standing.packet
@@ -165,7 +165,7 @@ impl Law {
         standing: &Standing,
         cx: &mut Cx<'_>,
         packet: PacketId,
-        line: &mut impl Line,
+        line: &mut impl CodelQueue,
         leaves: Leaves,
     ) -> (Option<PacketId>, Hit) {
         if standing.ecn && cx.mark(&packet, Reason::Aqm) {
@@ -234,8 +234,9 @@ mod tests {
     #[test]
     fn what_begins_again_soon_begins_at_the_rate_that_worked() {
         let ended = Time::from_secs(1);
-        let law = |count, began_with| Law { next: ended, count, began_with, ..Law::default() };
-        let begins = |mut law: Law, now| {
+        let law =
+            |count, began_with| CodelLaw { next: ended, count, began_with, ..CodelLaw::default() };
+        let begins = |mut law: CodelLaw, now| {
             law.begin(&STANDING, now);
             (law.count, law.began_with, law.next.since(now).as_micros())
         };
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(begins(law(2, 1), soon), (1, 1, 100_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_599)), (4, 4, 50_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_600)), (1, 1, 100_000));
-        assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
+        assert_eq!(begins(CodelLaw::default(), soon), (1, 1, 100_000));
     }
 
     /// Catches: a target that also grows at high rates; an interval that stays constant and falls
@@ -271,7 +272,7 @@ mod tests {
         most: u32,
     }
 
-    impl Line for Counted {
+    impl CodelQueue for Counted {
         fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
             self.taken += 1;
             assert!(self.taken <= self.most, "more than {} rounds", self.most);
@@ -298,7 +299,7 @@ mod tests {
             let id = pool.insert(Packet { len: 1_000, ecn, ..Packet::default() }).unwrap();
             line.packets.push(&mut pool, id);
         }
-        let mut law = Law::default();
+        let mut law = CodelLaw::default();
         let mut dequeue = |line: &mut Counted, now: Time| {
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
             let departs = law.dequeue(standing, &mut cx, line, leaves);
@@ -347,7 +348,7 @@ mod tests {
     #[test]
     fn overdue_drops_of_flows_with_one_packet_do_not_accumulate() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(128), Tally::default());
-        let mut law = Law::default();
+        let mut law = CodelLaw::default();
         let mut dequeue = |packets: u32, now: Time| {
             let mut line =
                 Counted { packets: Fifo::new(), others: Bytes(90_000), taken: 0, most: 99 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Backlog;
-use super::managed::Limit;
+use super::managed::QueueLimit;
 use crate::units::real;
 use crate::{Bytes, Packet, Rate, choice};
 
@@ -65,12 +65,12 @@ impl Ruler {
     }
 
     /// The limit of a queue that is `bytes` in the file, as a number of bytes or packets.
-    pub(super) fn limit(&self, bytes: Bytes) -> Limit {
+    pub(super) fn limit(&self, bytes: Bytes) -> QueueLimit {
         match self.measure {
-            Measure::Bytes => Limit { bytes, packets: u32::MAX },
+            Measure::Bytes => QueueLimit { bytes, packets: u32::MAX },
             Measure::Packets => {
                 let packets = u32::try_from(self.whole_packets(bytes)).unwrap_or(u32::MAX);
-                Limit { bytes: Bytes(u64::MAX), packets }
+                QueueLimit { bytes: Bytes(u64::MAX), packets }
             }
         }
     }

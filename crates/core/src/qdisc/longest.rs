@@ -9,8 +9,8 @@ use crate::packet::{Member, make_room};
 /// The lists of all flows.
 #[derive(Debug, Default)]
 pub(super) struct Longest {
-    heads: Heads,
-    places: Places,
+    heads: BacklogLists,
+    places: ListLinks,
 }
 
 /// Lists for many groups of flows. A group is, for example, a host with its flows. A flow is in at most one
@@ -20,10 +20,10 @@ pub(super) struct Longest {
 /// else of an idle group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    heads: Vec<Heads>,
+    heads: Vec<BacklogLists>,
     /// Indices of lists that belong to no group now.
     free: Vec<u32>,
-    places: Places,
+    places: ListLinks,
 }
 
 /// A group of [`Groups`]: the index of its lists, while it has a backlog.
@@ -32,7 +32,7 @@ pub(super) struct Group(Option<u32>);
 
 /// The beginnings of the lists of one group.
 #[derive(Clone, Debug)]
-struct Heads {
+struct BacklogLists {
     /// For each list, the index of its first flow.
     first: [u32; CLASSES],
     /// Bit `k` is set if list `k` contains flows.
@@ -41,10 +41,10 @@ struct Heads {
 
 /// The links of flows in the lists of all groups. A flow is in at most one list.
 #[derive(Debug, Default)]
-struct Places(Vec<Node>);
+struct ListLinks(Vec<ListNode>);
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ListNode {
     class: u32,
     next: u32,
     previous: u32,
@@ -55,7 +55,7 @@ const NIL: u32 = u32::MAX;
 /// Number of lists. The last list contains all backlogs from 8 GiB on.
 const CLASSES: usize = 35;
 const LAST: u32 = 34;
-const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
+const OUTSIDE: ListNode = ListNode { class: 0, next: NIL, previous: NIL };
 
 impl Longest {
     /// Sets the backlog of the flow `member`.
@@ -90,7 +90,7 @@ impl Groups {
     fn lists(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             let at = u32::try_from(self.heads.len()).unwrap_or(NIL);
-            self.heads.push(Heads::default());
+            self.heads.push(BacklogLists::default());
             at
         })
     }
@@ -102,13 +102,13 @@ impl Groups {
     }
 }
 
-impl Default for Heads {
+impl Default for BacklogLists {
     fn default() -> Self {
         Self { first: [NIL; CLASSES], used: 0 }
     }
 }
 
-impl Heads {
+impl BacklogLists {
     /// A flow with the largest backlog, to within a factor of two. `None` without any backlog.
     fn member(&self) -> Option<Member> {
         let class = self.used.checked_ilog2()?;
@@ -116,10 +116,10 @@ impl Heads {
     }
 }
 
-impl Places {
+impl ListLinks {
     /// Sets the backlog of the flow `member` in the lists `heads`. A flow without backlog may then
     /// appear in another group's lists.
-    fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
+    fn set(&mut self, heads: &mut BacklogLists, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
         make_room(&mut self.0, member.index(), OUTSIDE);
         if self.0[member.index()].class != class {
@@ -128,7 +128,7 @@ impl Places {
         }
     }
 
-    fn insert(&mut self, heads: &mut Heads, member: Member, class: u32) {
+    fn insert(&mut self, heads: &mut BacklogLists, member: Member, class: u32) {
         if class == 0 {
             return;
         }
@@ -136,12 +136,12 @@ impl Places {
         if next != NIL {
             self.0[Member(next).index()].previous = member.0;
         }
-        self.0[member.index()] = Node { class, next, previous: NIL };
+        self.0[member.index()] = ListNode { class, next, previous: NIL };
         heads.used |= 1 << class;
     }
 
-    fn remove(&mut self, heads: &mut Heads, member: Member) {
-        let Node { class, next, previous } = self.0[member.index()];
+    fn remove(&mut self, heads: &mut BacklogLists, member: Member) {
+        let ListNode { class, next, previous } = self.0[member.index()];
         if class == 0 {
             return;
         }

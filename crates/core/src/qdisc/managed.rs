@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 
 /// Limit of a queue, in bytes and in packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub(super) struct QueueLimit {
     /// Most frame bytes.
     pub(super) bytes: Bytes,
     /// Most packets.
@@ -43,13 +43,13 @@ pub(super) struct Limit {
 /// A queue with an AQM.
 pub(super) struct Managed<A> {
     pub(super) aqm: A,
-    limit: Limit,
+    limit: QueueLimit,
     line: FlowFifo,
 }
 
 impl<A: Aqm> Managed<A> {
     /// An empty queue.
-    pub(super) fn new(aqm: A, limit: Limit) -> Self {
+    pub(super) fn new(aqm: A, limit: QueueLimit) -> Self {
         Self { aqm, limit, line: FlowFifo::default() }
     }
 

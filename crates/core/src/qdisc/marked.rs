@@ -9,7 +9,7 @@
 use super::per_flow::LONGEST_WAIT;
 use super::{Backlog, Qdisc, QdiscSpec};
 use crate::flow::Flow;
-use crate::marking::{Marker, MarkingSpec, Observed, Place, Service, Target};
+use crate::marking::{MarkedBuffer, Marker, MarkingSpec, Observed, ServiceRate, Target};
 use crate::packet::{Direction, FlowId, Handover, Member};
 use crate::parameters::Written;
 use crate::random::Random;
@@ -93,21 +93,21 @@ impl Config {
 
 /// A queue with a marking predictor.
 pub struct Marked {
-    place: Line,
+    place: ObservedQueue,
     marker: Marker,
 }
 
 /// The queue, and the rate at which its packets depart.
-struct Line {
+struct ObservedQueue {
     queue: Box<dyn Qdisc>,
-    service: Service,
+    service: ServiceRate,
     tokens: Bytes,
     /// The limit at which the predictor expects an overflow.
     limit: Bytes,
 }
 
-impl Line {
-    fn new(queue: Box<dyn Qdisc>, service: Service) -> Self {
+impl ObservedQueue {
+    fn new(queue: Box<dyn Qdisc>, service: ServiceRate) -> Self {
         let (tokens, limit) = (Bytes::ZERO, Bytes::ZERO);
         let mut line = Self { queue, service, tokens, limit };
         line.set_limit();
@@ -121,7 +121,7 @@ impl Line {
     }
 }
 
-impl Place for Line {
+impl MarkedBuffer for ObservedQueue {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
         let empty = Observed::empty(now, direction, self.service.rate(), self.limit);
         Observed { tokens: self.tokens, backlog: self.queue.backlog().bytes, ..empty }
@@ -299,8 +299,8 @@ mod tests {
     fn only_a_packet_that_was_seen_is_judged() {
         let told = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
-        let service = Service::fixed(Rate::from_mbps(1));
-        let place = Line::new(queue, service);
+        let service = ServiceRate::fixed(Rate::from_mbps(1));
+        let place = ObservedQueue::new(queue, service);
         let mut bench =
             Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
         let packet = Packet::default();

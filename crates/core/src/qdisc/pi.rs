@@ -273,7 +273,7 @@ fn nanos(span: Duration) -> u64 {
 
 parameters! {
     /// The fields of both notations of [`Gains`].
-    Fields {
+    GainFields {
         /// Coefficient of the present length, per packet.
         a: Option<Gain> = None;
         /// Coefficient of the previous length, less than `a`.
@@ -289,7 +289,7 @@ parameters! {
 
 crate::value! {
     Gain: Form::Number, |_it| None, <Self as Deserialize>::deserialize;
-    Gains: <Fields as Value>::form(), |it| it.as_written(), <Self as Deserialize>::deserialize;
+    Gains: <GainFields as Value>::form(), |it| it.as_written(), <Self as Deserialize>::deserialize;
 }
 
 impl Gains {
@@ -304,14 +304,14 @@ impl Gains {
 
 impl<'de> Deserialize<'de> for Gains {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match Fields::deserialize(from)? {
-            Fields { a: Some(a), b: Some(b), flows: None, rtt: None, rate: None } => {
+        match GainFields::deserialize(from)? {
+            GainFields { a: Some(a), b: Some(b), flows: None, rtt: None, rate: None } => {
                 if b.get() >= a.get() {
                     return Err(de::Error::custom("`b` must be less than `a`"));
                 }
                 Ok(Self::Given { a, b })
             }
-            Fields { a: None, b: None, flows: Some(flows), rtt: Some(rtt), rate } => {
+            GainFields { a: None, b: None, flows: Some(flows), rtt: Some(rtt), rate } => {
                 let zero = rate.is_some_and(|rate| rate.bps() == 0);
                 if flows == 0 || rtt.is_zero() || zero {
                     return Err(de::Error::custom("neither `flows`, `rtt` nor `rate` may be zero"));

@@ -76,19 +76,19 @@ impl Config {
         Ruler::new(self.measure, self.packet)
     }
 
-    pub(super) fn marking(&self) -> Marking {
-        Marking { up_to: self.ecn.then(|| self.mark_up_to.real()) }
+    pub(super) fn marking(&self) -> MarkRule {
+        MarkRule { up_to: self.ecn.then(|| self.mark_up_to.real()) }
     }
 }
 
 /// The decision between a mark and a drop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marking {
+pub(super) struct MarkRule {
     /// Highest probability at which packets are marked. `None` if packets are never marked.
     up_to: Option<f64>,
 }
 
-impl Marking {
+impl MarkRule {
     /// The decision for a packet that was selected at the probability `base`.
     pub(super) fn verdict(self, base: f64) -> Verdict {
         if self.up_to.is_some_and(|most| base <= most) { Verdict::Mark } else { Verdict::Drop }
@@ -98,7 +98,7 @@ impl Marking {
 /// The queue's average length, and the decision between marks and drops.
 pub(super) struct Red {
     detector: Detector,
-    marking: Marking,
+    marking: MarkRule,
     random: Random,
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Sparing {
     random: Random,
     /// Window of the trunk that transmits the packets of this queue, in bytes.
     window: u64,
-    flows: Vec<Flow>,
+    flows: Vec<SparedFlow>,
     /// Number of the present period of two seconds, counted from 1.
     era: u64,
     /// Number of flows that sent in the present period, and in the one before.
@@ -59,7 +59,7 @@ pub(super) struct Sparing {
 
 /// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
+struct SparedFlow {
     /// The last period in which the flow has sent.
     era: u64,
     /// Number of packets of the flow that must depart before its next signal.
@@ -74,7 +74,7 @@ impl Sparing {
             let last = if era == self.era + 1 { self.active[0] } else { 0 };
             (self.era, self.active) = (era, [0, last]);
         }
-        make_room(&mut self.flows, member.index(), Flow::default());
+        make_room(&mut self.flows, member.index(), SparedFlow::default());
         let flow = &mut self.flows[member.index()];
         self.active[0] += u64::from(flow.era != era);
         flow.era = era;

@@ -48,12 +48,12 @@ pub(super) struct Last(Option<Said>);
 struct Said {
     number: u32,
     ports: (u16, u16),
-    fields: Fields,
+    fields: RepeatedFields,
 }
 
 /// Fields that must be equal in the ACKs before and after a dropped ACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Fields {
+struct RepeatedFields {
     flags: u8,
     high_flags: u8,
     ecn: Ecn,
@@ -130,7 +130,7 @@ fn said(packet: &Packet) -> Option<Said> {
     if !user || tcp.authenticated || tcp.options != Options::None {
         return None;
     }
-    let fields = Fields {
+    let fields = RepeatedFields {
         flags: tcp.flags.0,
         high_flags: tcp.high_flags,
         ecn: packet.ecn,

@@ -1,11 +1,11 @@
-//! Attributes of the directory and the fields of policies, classes and trunks that they hold.
+//! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
 //! One row for each field: the path of the field, its attribute, the last number of the attribute's
 //! OID. Schedulers declare the terms that only their classes have, and the numbers of these terms. The schema
 //! files in `packaging/ldap` are made from all rows.
 //!
-//! Source: RFC 3703 (`pcim...`); ours for everything that RFC 3703 and RFC 4104 lack, in the terms
-//! of QPIM, RFC 3644.
+//! Source: RFC 3703 (`pcim...`). Attributes that RFC 3703 and RFC 4104 lack are our own (`tg...`),
+//! in the terms of QPIM, RFC 3644.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -17,9 +17,9 @@ use tidegate_core::scheduler::{SchedulerSpec, Term};
 /// A field of items and its attribute.
 #[derive(Clone)]
 pub(super) struct Field {
-    /// The kinds of items with this field.
+    /// Kinds of items with this field.
     pub(super) kinds: &'static [ItemKind],
-    /// The field, with its table: `profile.mean`.
+    /// The field's name after its table's name: `profile.mean`.
     pub(super) path: &'static str,
     /// The attribute.
     pub(super) attribute: Cow<'static, str>,
@@ -28,7 +28,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The table and the field in it, if the field is in a table of the item.
+    /// The table and the field's name in it; `None` for a field outside of a table.
     pub(super) fn in_table(&self) -> Option<(&'static str, &'static str)> {
         self.path.split_once('.')
     }
@@ -39,29 +39,29 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| field.kinds.contains(&kind))
 }
 
-/// OIDs of this schema: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer, which nobody
-/// has to assign.
+/// Prefix of the OIDs: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer. Nobody has to
+/// assign such an OID.
 ///
 /// Source: ITU-T X.667, section 7.
 #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
 pub(super) const ARC: &str = "2.25.58821489165040260063828679051301861904";
 
-/// The commit marker, at the root entry.
+/// The commit marker, an attribute of the root entry.
 pub(super) const GENERATION: &str = "tgGeneration";
-/// At the root entry while a change is being written.
+/// An attribute that the root entry has while a change is being written.
 pub(super) const PENDING: &str = "tgPending";
 /// The whole report of a gateway, as JSON.
 pub(super) const REPORT: &str = "tgReport";
 
-/// The auxiliary class of the root entry.
+/// The auxiliary object class of the root entry.
 pub(super) const ROOT_CLASS: &str = "tgRepository";
-/// The auxiliary class of policies, beside `pcimRuleInstance`.
+/// The auxiliary object class of policies, in addition to `pcimRuleInstance`.
 pub(super) const POLICY_CLASS: &str = "tgPolicyAuxClass";
-/// The structural class of classes.
+/// The structural object class of bandwidth classes.
 pub(super) const CLASS_CLASS: &str = "tgClass";
-/// The structural class of trunks.
+/// The structural object class of trunks.
 pub(super) const TRUNK_CLASS: &str = "tgTrunk";
-/// The structural class of reports.
+/// The structural object class of reports.
 pub(super) const REPORT_CLASS: &str = "tgNodeReport";
 
 const fn row(
@@ -158,10 +158,10 @@ mod tests {
 
     use super::*;
 
-    /// Tables whose fields have attributes of their own.
+    /// Tables whose fields have one attribute each.
     const TABLES: [&str; 3] = ["match", "profile", "mark"];
 
-    /// Catches: a field of policy files without a row.
+    /// Catches: a field of policy files that has no attribute.
     #[test]
     fn every_field_of_policy_files_has_an_attribute() {
         let schema = tidegate_config::policy_file::schema();

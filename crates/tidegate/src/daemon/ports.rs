@@ -1,4 +1,4 @@
-//! Opens the ports, and selects their backend.
+//! Opens the ports, with AF_XDP or packet sockets.
 
 use tidegate_core::PacketPool;
 use tidegate_dataplane::fail_to_wire::{Tc, WireConfig};

@@ -50,7 +50,7 @@ impl ClassChange {
         self
     }
 
-    /// `class` after the change.
+    /// Returns `class` with the changes.
     #[must_use]
     pub fn apply(&self, class: &Class) -> Class {
         let mut changed = class.clone();
@@ -66,7 +66,7 @@ impl ClassChange {
         changed
     }
 
-    /// The rights of a class with these terms after the change.
+    /// Returns the terms of a class in `direction` with the changes.
     #[must_use]
     pub fn of(&self, mut terms: Terms, direction: Direction) -> Terms {
         for (term, changes) in self.iter() {

@@ -7,13 +7,13 @@ use crate::{Reason, Time};
 
 const FULL: u32 = 1_514;
 
-fn bench() -> Bench<Hosts> {
+fn bench() -> Bench<HostFairQueue> {
     Bench::new(Config::default().build(None, chance()))
 }
 
 /// Keeps packets of some bulk flows waiting, and dequeues `packets`. `bulk` lists the host and the
 /// flow index of each bulk flow. Returns the bytes that each flow sent.
-fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
+fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
     let mut sent = vec![0; 128];
     bulk.iter().for_each(|(host, member)| {
         (0..3).for_each(|_| bench.enqueue_of(*host, *member, FULL));
@@ -126,7 +126,7 @@ fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     let mut bench = bench();
     let bulk = [(1, 1), (1, 2), (1, 3)];
     serve(&mut bench, &bulk, 30);
-    let count = |bench: &mut Bench<Hosts>| {
+    let count = |bench: &mut Bench<HostFairQueue>| {
         let mut first = 0;
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
@@ -165,7 +165,7 @@ fn ack(number: u32) -> TcpSegment {
 /// Enqueues ACKs of one flow with `numbers`, waits for `millis`, and returns the numbers of the
 /// ACKs that depart.
 fn departs(
-    bench: &mut Bench<Hosts>,
+    bench: &mut Bench<HostFairQueue>,
     numbers: impl IntoIterator<Item = u32>,
     millis: u64,
 ) -> Vec<u32> {

@@ -1,12 +1,15 @@
-//! The window beside cross traffic: the sum of the windows of virtual TCP connections.
+//! Virtual TCP connections, which give a trunk a fair window while cross traffic fills the queue of the path.
 //!
-//! Each sender of the aggregate is represented by virtual CUBIC connections. A lost packet is
-//! assigned to one connection by chance, in proportion to the windows. A connection reduces its
-//! window at most once per round trip.
+//! A virtual connection sends nothing. It is a congestion control (CUBIC) with a window, to which the trunk reports
+//! acknowledged and lost bytes. Each sender of the trunk counts as two virtual connections. The window of the trunk
+//! is the sum of their windows, so the trunk competes like as many real connections.
+//!
+//! A lost packet is assigned to one virtual connection, chosen at random in proportion to the windows. A connection
+//! reduces its window at most once per round trip.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler); RFC 9438 (CUBIC) for each connection.
-//! Differs: Bundler lets all traffic pass beside cross traffic, so that the senders compete
-//! themselves. Here the whole tunnel queue would then reach the router at once.
+//! Differs: Bundler lets all packets pass without pacing during competition, and leaves congestion control to the
+//! senders. Here this would send the whole tunnel queue to the router at once.
 
 use std::time::Duration;
 
@@ -15,47 +18,49 @@ use crate::Time;
 use crate::random::Random;
 use crate::tcp::congestion::{Ack, CongestionControl, CongestionSpec, Counting, Signal, Window};
 
-/// Greatest balance of missing bytes, in packets for each connection. A connection reduces its
-/// window at most once per round trip. A larger balance of lost or late packets would hide later
-/// losses.
+/// Greatest absolute value of [`VirtualFlows::missing`], in packets for each connection.
+///
+/// A connection reduces its window at most once per round trip, so more lost packets have no effect. Late packets
+/// are subtracted from `missing`. Without this bound, a burst of them would hide all later losses.
 const ROUND: u64 = 16;
 
-/// Measurements that an acknowledged boundary brings.
-pub(super) struct Round {
-    /// Bytes sent since the boundary acknowledged before.
+/// Measurements from the congestion ACK of a boundary.
+pub(super) struct VirtualFeedback {
+    /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Bytes that did not arrive. Negative if earlier packets arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
     pub(super) missing: i64,
     /// The smoothed round-trip time.
     pub(super) srtt: Duration,
-    /// `true` if windows may grow.
+    /// `true` if windows may grow: the trunk used all of its window.
     pub(super) may_grow: bool,
 }
 
 /// The virtual connections.
-pub(super) struct Crowd {
-    connections: Vec<Connection>,
+pub(super) struct VirtualFlows {
+    connections: Vec<VirtualFlow>,
     random: Random,
-    /// Missing bytes that have not been assigned to a connection yet.
+    /// Lost bytes, minus late bytes, that have not been assigned to a connection yet.
     missing: i64,
 }
 
-struct Connection {
+/// A virtual connection: a congestion control without packets.
+struct VirtualFlow {
     window: Window,
     control: Box<dyn CongestionControl>,
     /// Time at which the window was last reduced.
     reduced: Option<Time>,
 }
 
-impl Crowd {
-    /// An ensemble without connections.
+impl VirtualFlows {
+    /// No connections.
     pub(super) const fn new(random: Random) -> Self {
         Self { connections: Vec::new(), random, missing: 0 }
     }
 
-    /// Starts `count` connections, with `window` bytes in total.
+    /// Replaces all connections by `count` new ones, whose windows add up to `window` bytes.
     pub(super) fn begin(&mut self, count: u64, window: u64) {
-        self.connections = (0..count).map(|_| Connection::new(window / count)).collect();
+        self.connections = (0..count).map(|_| VirtualFlow::new(window / count)).collect();
         self.missing = 0;
     }
 
@@ -69,19 +74,19 @@ impl Crowd {
         u64::try_from(self.connections.len()).unwrap_or(u64::MAX)
     }
 
-    /// Adds or removes one connection, towards `count`. A new connection gets the mean window. The
-    /// last connection is removed with its window.
+    /// Adds or removes one connection if there are not `count`. A new connection gets the mean window. A removed
+    /// connection takes its window along.
     pub(super) fn follow(&mut self, count: u64) {
         let (have, mean) = (self.len(), self.window() / self.len().max(1));
         if count > have {
-            self.connections.push(Connection::new(mean));
+            self.connections.push(VirtualFlow::new(mean));
         } else if count < have {
             self.connections.pop();
         }
     }
 
-    /// Updates all windows with the measurements of a boundary.
-    pub(super) fn on_boundary(&mut self, now: Time, it: &Round) {
+    /// Updates all windows with the measurements of an acknowledged boundary.
+    pub(super) fn on_boundary(&mut self, now: Time, it: &VirtualFeedback) {
         let most = 0_i64.saturating_add_unsigned(ROUND * PACKET * self.len().max(1));
         self.missing = self.missing.saturating_add(it.missing).clamp(-most, most);
         while self.missing >= 0_i64.saturating_add_unsigned(PACKET) {
@@ -95,7 +100,7 @@ impl Crowd {
         }
     }
 
-    /// Assigns a lost packet to one connection, by chance in proportion to the windows.
+    /// Assigns a lost packet to one connection, chosen at random in proportion to the windows.
     fn lose(&mut self, now: Time, srtt: Duration) {
         let mut at = self.random.below(self.window().max(1));
         let mut hit = self.connections.iter_mut().find(|it| {
@@ -109,7 +114,7 @@ impl Crowd {
     }
 }
 
-impl Connection {
+impl VirtualFlow {
     fn new(window: u64) -> Self {
         let spec = CongestionSpec::Cubic(Default::default());
         let floor = 2 * PACKET;
@@ -118,7 +123,7 @@ impl Connection {
         Self { window, control: spec.build(Counting::LINUX), reduced: None }
     }
 
-    fn acknowledged(&mut self, now: Time, bytes: u64, it: &Round) {
+    fn acknowledged(&mut self, now: Time, bytes: u64, it: &VirtualFeedback) {
         let recovers = self.reduced.is_some_and(|at| now.since(at) < it.srtt);
         let flight = self.window.congestion;
         let ack = Ack {
