@@ -124,7 +124,7 @@ impl TableSchema {
         self.properties.insert(key.to_owned(), field);
     }
 
-    /// The schema of a table with the description `doc`.
+    /// The complete schema. `doc` describes the table.
     pub fn finish(self, doc: &str) -> Value {
         json!({
             "type": "object",

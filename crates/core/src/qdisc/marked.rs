@@ -86,8 +86,8 @@ impl Config {
         let marker = Marker::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
         let mut queue = self.queue.build(rate, random);
         queue.expect_marking();
-        let service = Service::fixed(rate.unwrap_or(Rate::from_bps(0)));
-        Marked { place: Line::new(queue, service), marker }
+        let service = ServiceRate::fixed(rate.unwrap_or(Rate::from_bps(0)));
+        Marked { place: ObservedQueue::new(queue, service), marker }
     }
 }
 

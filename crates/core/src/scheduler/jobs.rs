@@ -93,8 +93,8 @@ choice! {
 terms! {
     /// Promises that only JoBS makes to a class.
     pub Promises, with [GUARANTEE, DELAY_BOUND] {
-        /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
-        /// "jobs". Default: not bounded.
+        /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
+        /// only with scheduler "jobs". Default: not bounded.
         LOSS_BOUND 36 = loss_bound: Chance, about_drops;
         /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
         DELAY_RATIO 37 = delay_ratio: Ratio;

@@ -14,7 +14,8 @@ use crate::packet::Direction;
 use crate::scheduler::{Ratio, Term, TermForm, TermValue};
 use crate::{Bytes, Rate};
 
-/// The faults of `classes` with these `terms` under a link of `rate`, whose packets are charged at most `frame`.
+/// Reports the faults of `classes`, which may have `terms`, for a link with `rate`. Packets are charged with at
+/// most `frame`.
 pub(super) fn faults(
     classes: &[Class],
     (rate, frame): ([Option<Rate>; 2], Bytes),
@@ -51,7 +52,7 @@ fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<
     }
 }
 
-/// Reports ratios that refer to no class, form a cycle, or are zero.
+/// Reports ratios of one term that refer to no class, form a circle, or have the factor zero.
 fn related(classes: &[Class], term: Term, faults: &mut Vec<ClassFault>) {
     let places: BTreeMap<&str, usize> =
         classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect();

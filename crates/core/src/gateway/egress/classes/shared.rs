@@ -9,7 +9,7 @@ use crate::class::ClassId;
 use crate::packet::number;
 use crate::policy::{Class, ClassChange, ClassSet};
 use crate::qdisc::QdiscSpec;
-use crate::report::Promise;
+use crate::report::PromiseReport;
 use crate::scheduler::{OwnTerms, Term, TermValue, TermValues};
 use crate::{Bytes, Cx, Rate, Reason};
 
@@ -123,8 +123,8 @@ impl Classes {
 
     /// The promises of a class, and measurements of them. Terms that the scheduler does not measure stand there
     /// without a measured value.
-    pub(super) fn promises(&self, id: ClassId) -> Vec<Promise> {
-        let promise = |kept: crate::scheduler::Kept| Promise {
+    pub(super) fn promises(&self, id: ClassId) -> Vec<PromiseReport> {
+        let promise = |kept: crate::scheduler::Kept| PromiseReport {
             term: kept.term,
             of: kept.of.map(|of| self.name(of)),
             promised: kept.promised,
@@ -141,14 +141,14 @@ impl Classes {
     }
 
     /// A term that the scheduler does not measure. `None` if it names a class that does not exist.
-    fn unmeasured(&self, id: ClassId, term: Term) -> Option<Promise> {
+    fn unmeasured(&self, id: ClassId, term: Term) -> Option<PromiseReport> {
         let value = self.lines[id.index()].own.as_deref()?.way(term, self.direction)?;
         let of = match value {
             TermValue::Ratio(ratio) => Some(self.find(&ratio.of).map(|of| self.name(of))?),
             _ => None,
         };
         let promised = value.real();
-        Some(Promise { term, of, promised, kept: None, violations: 0, relaxed: 0 })
+        Some(PromiseReport { term, of, promised, kept: None, violations: 0, relaxed: 0 })
     }
 }
 
