@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Holds, Overhead};
+use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
@@ -185,7 +185,7 @@ fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
     let all = none().with(Term::GUARANTEE, LINK);
     let refused = change(&mut run, "gold", all);
     assert!(matches!(refused, Err(ClassChangeError::Fault(ClassFaultKind::NothingLeft { .. }))));
-    let referred = ClassChangeError::Holds(Holds::Ratio("gold".to_owned()));
+    let referred = ClassChangeError::Holds(ClassContents::Ratio("gold".to_owned()));
     assert_eq!(run.gateway.remove_class("silver"), Err(referred));
     let bound = none().with(Promises::LOSS_BOUND, Chance::from_ppb(5));
     assert_eq!(change(&mut run, "silver", bound), Ok(()));

@@ -10,7 +10,7 @@
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
-use super::class::Class;
+use super::class::JobsClass;
 use super::{Jobs, Promises};
 use crate::scheduler::Relation;
 
@@ -37,7 +37,10 @@ impl Jobs {
     }
 }
 
-fn weights(classes: &[Class], of: impl Fn(&Promises) -> Option<Relation>) -> Vec<Option<Weight>> {
+fn weights(
+    classes: &[JobsClass],
+    of: impl Fn(&Promises) -> Option<Relation>,
+) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
     let mut places = Vec::with_capacity(classes.len());
     let mut least = vec![f64::INFINITY; classes.len()];
