@@ -61,7 +61,7 @@ pub enum Arriving {
     Probe(u16),
 }
 
-/// One end of a trunk, at one gateway. It sends user packets to the other gateway, and acknowledges the management
+/// A trunk, as seen by the gateway at one end. It sends user packets to the other gateway, and acknowledges the management
 /// packets that the other gateway sends.
 ///
 /// Each method appends the packets that depart to `out`: user packets, management packets and ACKs.
@@ -71,7 +71,7 @@ pub enum Arriving {
 /// 1. [`send`](Self::send) each user packet. It departs at once, or waits for credit.
 /// 2. [`handle`](Self::handle) each received packet whose flow key is in [`arriving`](Self::arriving).
 /// 3. Call [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
-/// 4. After each of these calls, transmit all packets of `out`.
+/// 4. Transmit all packets of `out` after each call.
 ///
 /// # Time
 ///

@@ -80,7 +80,7 @@ macro_rules! of_the_link {
 }
 
 of_the_link! {
-    /// The class that it is a part of. Default: the link.
+    /// The parent class. Default: the link.
     PARENT = "parent": TermForm::Other;
     /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero; for a class
     /// with parts, the sum of their guarantees.
@@ -90,8 +90,8 @@ of_the_link! {
     /// Its share of the rate beyond the guarantees, relative to classes with the same parent and priority, from
     /// 1 to 65535. Default: 1.
     WEIGHT = "weight": TermForm::Whole(1, Terms::MAX_WEIGHT);
-    /// Order in which the parts of a class get the rate beyond the guarantees: the highest first, from 0 to 7.
-    /// Default: 0.
+    /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
+    /// of the same class: 0 to 7. Default: 0.
     PRIORITY = "priority": TermForm::Whole(0, HIGHEST_PRIORITY);
     /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
     /// frames.

@@ -1,4 +1,5 @@
-//! `tidegate classes`, and `tidegate class add`, `set` and `remove`.
+//! `tidegate classes` shows the bandwidth classes; `tidegate class add`, `set` and `remove` change
+//! them at run time.
 
 use std::time::Duration;
 
@@ -131,8 +132,9 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             Some((rates, way)) => {
                 let both = change.entry(rates).or_insert_with(|| json!({}));
                 let Some(both) = both.as_object_mut() else {
-                    let message =
-                        format!("`{rates}` is given twice; give it for both ways or for each");
+                    let message = format!(
+                        "`{rates}` is given twice; give it for both directions or for each"
+                    );
                     bail!(Failure::worded(Code::BadRequest, &message).of_input());
                 };
                 both.insert(way.to_owned(), value);
@@ -160,8 +162,8 @@ fn help_of_fields() -> String {
     };
     let others: Vec<_> = others.into_iter().map(parts).collect();
     format!(
-        "FIELD=VALUE, such as guarantee=\"40 Mbit/s\" or ceiling=none. Fields of both directions: {}, or one \
-         direction of them, such as guarantee.up. Further fields: {}",
+        "FIELD=VALUE, such as guarantee=\"40 Mbit/s\" or ceiling=none. Fields for both directions: {}; for one \
+         direction: guarantee.up and so on. Other fields: {}",
         ways.join(", "),
         others.join(", "),
     )
