@@ -52,7 +52,7 @@ use probe::{BandwidthProbe, ProbeReceiver, TrunkOutput, TunnelArrival};
 use tunnel::Tunnel;
 use weight::TrunkWeight;
 
-/// A packet from the other gateway that ends here, by its kind. The number identifies the management connection.
+/// Kind of a packet that the other gateway sends to this trunk. The number identifies the management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arriving {
     /// An ACK of management packets that this gateway has sent.
@@ -214,7 +214,8 @@ impl Trunk {
         self.observe_backlog(cx.now);
     }
 
-    /// Receives and consumes a packet whose flow key is in [`arriving`](Self::arriving) with the kind `what`.
+    /// Receives and consumes a packet of the other gateway. `what` is the kind that [`arriving`](Self::arriving) assigns to
+    /// its flow key.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
