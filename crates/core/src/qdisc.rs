@@ -184,7 +184,7 @@ registry! {
     Pi => pi, "pi";
     /// A controller that holds the queueing delay at a target.
     Pie => pie, "pie";
-    /// Controlled delay: packets are dropped if the delay exceeds a target for longer than an interval.
+    /// Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
     Codel => codel, "codel";
     /// A queue for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";

@@ -206,7 +206,7 @@ def codel(
     packet: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """Controlled delay: packets are dropped if the delay exceeds a target for longer than an interval.
+    """Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
 
     Args:
         limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.

@@ -1,9 +1,12 @@
 //! Reduced windows: their size, and the bytes that remain in them.
+//!
+//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, EDGE, HeldFlow, USUAL_MSS};
+use super::{AGAIN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
+use crate::ack::constants::{GROWTH, LEAST_WINDOW, USUAL_MSS};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 
@@ -88,7 +91,7 @@ impl HeldFlow {
     pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {
         let shown = 1 << self.scale.unwrap_or(0);
         let segment = told.map_or(USUAL_MSS, u32::from).max(self.mss);
-        Bytes(LEAST_SEGMENTS.saturating_mul(segment).max(shown).into())
+        Bytes(LEAST_WINDOW.saturating_mul(segment).max(shown).into())
     }
 
     /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
@@ -118,12 +121,6 @@ impl HeldFlow {
         u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
     }
 }
-
-/// A lost segment, and three whose duplicates report it.
-const LEAST_SEGMENTS: u32 = 4;
-
-/// Acknowledged bytes for each byte by which a window grows.
-const GROWTH: u32 = 8;
 
 /// The largest window.
 ///
