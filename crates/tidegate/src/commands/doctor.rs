@@ -35,7 +35,7 @@ pub(crate) struct DoctorArgs {
 #[serde(rename_all = "lowercase")]
 enum Health {
     Good,
-    /// A gateway runs on this host, but with a disadvantage.
+    /// A gateway can run on this host, but with a disadvantage.
     Lacking,
     /// A gateway cannot run on this host.
     Bad,
