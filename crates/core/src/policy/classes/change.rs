@@ -1,6 +1,6 @@
 //! Terms of a class by name, and changes of a class in force.
 //!
-//! Methods of `Class`, whose fields are in `policy/classes.rs`.
+//! Methods of `Class`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 
