@@ -12,11 +12,12 @@
 //! - `control`: control traffic passes the policies by, if the link has a rate.
 //! - `classify`: a packet gets its flow and aggregate; a flow moves to another aggregate.
 //! - `track`: the headers of a packet update its flow, and may trigger its aggregates.
-//! - `signal`: an ACK is held if the data that it requests would have to wait.
+//! - `ack_control`: an ACK is held if the data that it requests would have to wait.
 //! - `marking`: the markings of queues see packets and their flows.
 //! - `install`, `dissolve` and `change`: policies, classes and settings change under live traffic.
 //! - `status` and `survey`: reports.
 
+mod ack_control;
 mod aggregates;
 mod change;
 mod classify;
@@ -26,7 +27,6 @@ mod dissolve;
 mod egress;
 mod install;
 mod marking;
-mod signal;
 mod sorter;
 mod status;
 mod survey;
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use aggregates::Aggregates;
 pub use config::{GatewayConfig, Headers, Overhead};
-pub use egress::{ClassChangeError, Holds, Retired};
+pub use egress::{ClassChangeError, ClassContents, Retired};
 use egress::{Egress, Upstream};
 pub use install::{Generation, StillInstalling};
 use sorter::Sorter;
@@ -121,12 +121,12 @@ pub struct Gateway {
     aggregates: Aggregates,
     /// By direction.
     egress: [Egress; 2],
-    counts: Counts,
+    counts: GatewayCounters,
 }
 
 /// Counters of the gateway itself.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct GatewayCounters {
     received: [Count; 2],
     transmitted: [Count; 2],
     /// Fragments whose first fragment is unknown.
@@ -159,7 +159,7 @@ impl Gateway {
             sorter: Sorter::new(config, policies, now),
             aggregates: Aggregates::new(config.shaping_interval),
             egress: Direction::BOTH.map(|way| Egress::new(config, way, now)),
-            counts: Counts::default(),
+            counts: GatewayCounters::default(),
         };
         gateway.change_trunks(now, &config.trunks);
         gateway.share_links(now);
@@ -227,7 +227,7 @@ impl Gateway {
     ) {
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
-            if self.sorter.has_signals() {
+            if self.sorter.has_ack_control() {
                 let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
                 id = back;
             }
@@ -252,13 +252,13 @@ impl Gateway {
     /// Forwards packets that the aggregate in `slot` has released. It may release ACKs afterwards.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
-        let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
-        if !has_signal {
+        let (direction, has_ack_control) = (aggregate.direction(), aggregate.has_ack_control());
+        if !has_ack_control {
             let ready_at = aggregate.ready_at();
             self.aggregates.arm(slot, ready_at);
         }
         self.depart(now, direction, slot, out);
-        if has_signal {
+        if has_ack_control {
             self.egress[direction.index()].may_release(slot);
         }
     }

@@ -127,7 +127,7 @@ pub struct AggregateReport {
     /// Number of checks for departures, by the event that triggered the check.
     pub triggers: Triggers,
     /// Name of the ACK control of the policy's senders. `None` without ACK control.
-    pub signal: Option<&'static str>,
+    pub ack_control: Option<&'static str>,
     /// Counters of the ACKs that return to the policy's senders, and the number of held ACKs.
     pub acks: crate::ack::Counts,
     /// Number of flows whose senders now transmit more than their ACKs request.
@@ -141,7 +141,7 @@ pub struct AggregateReport {
 pub struct ControlReport {
     /// Direction of its packets.
     pub direction: Direction,
-    /// The rate that the link reserves for it.
+    /// The rate that the link reserves for control traffic.
     pub allowance: Rate,
     /// Number of packets that arrived.
     pub arrived: u64,
@@ -181,9 +181,9 @@ pub struct ClassReport {
     pub terms: Terms,
     /// Packets and bytes that the class has sent.
     pub sent: Sent,
-    /// Backlog of the class and its parts.
+    /// Backlog of the class and its child classes.
     pub backlog: Backlog,
-    /// Packets dropped at the class and its parts.
+    /// Packets dropped at the class and its child classes.
     pub drops: u64,
     /// Packets that the marking predictor of the class's queue has marked and dropped. `None`
     /// without marking.

@@ -128,10 +128,10 @@ mod tests {
         (0..n).map(|_| distribution.draw(&mut random).0).collect()
     }
 
-    /// Catches: the mean used as the scale of Pareto or Weibull. The rate used as the mean of the
-    /// exponential. A lognormal whose logarithm has the mean `ln(mean)`.
+    /// Catches: the mean used as the scale of Pareto or Weibull; the rate used as the mean of the
+    /// exponential distribution; a lognormal distribution whose logarithm has the mean `ln(mean)`.
     #[test]
-    fn means_are_those_asked_for() {
+    fn means_are_the_requested_ones() {
         let n = 40_000;
         let uniform = Distribution::Uniform(Bytes(500), Bytes(1_500));
         let exponential = Distribution::Exponential(Bytes(1_000));
@@ -144,9 +144,10 @@ mod tests {
         }
     }
 
-    /// P(X > 3 mean) is e^-3 for the exponential, and for Pareto (least / 3 mean)^shape.
+    /// The probability of more than three times the mean is e^-3 for the exponential distribution,
+    /// and (least / 3 mean)^shape for Pareto.
     #[test]
-    fn tails_are_as_heavy_as_they_should_be() {
+    fn tails_have_the_right_weight() {
         let beyond =
             |distribution| drawn(distribution, 40_000).iter().filter(|x| **x > 3_000).count();
         let exponential = beyond(Distribution::Exponential(Bytes(1_000)));
@@ -155,14 +156,14 @@ mod tests {
         assert!((1_370..=1_650).contains(&pareto), "{pareto}"); // 40,000 * (1/9)^1.5 = 1,481
     }
 
-    /// Standard deviations: as given for the lognormal; 1.4624 times the mean for Weibull of shape
-    /// 0.7, by its gamma functions. `mean / sqrt(3)` for Pareto of shape 3, and `mean / sqrt(15)`
-    /// for shape 5.
+    /// The expected standard deviation is the given one for lognormal. For Weibull of shape 0.7, it
+    /// is 1.4624 times the mean, by the gamma function. For Pareto, it is `mean / sqrt(3)` with
+    /// shape 3, and `mean / sqrt(15)` with shape 5.
     ///
-    /// Catches: the deviation used as the parameter of the logarithm; Box-Muller without its factor
-    /// 2; an inverted shape.
+    /// Catches: the deviation used as that of the logarithm; Box and Muller's formula without its
+    /// factor 2; an inverted shape.
     #[test]
-    fn deviations_are_those_asked_for() {
+    fn deviations_are_the_requested_ones() {
         let cases = [
             (Distribution::Lognormal(Bytes(10_000), Bytes(5_000)), 5_000.0),
             (Distribution::Weibull(Bytes(10_000), 0.7), 14_624.0),
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The median also tests tails of infinite variance: it is `least * 2^(1/shape)`.
+    /// The median is `least * 2^(1/shape)`, even if the variance is infinite.
     ///
     /// Catches: a wrong shape near 1.
     #[test]
@@ -191,9 +192,10 @@ mod tests {
         }
     }
 
-    /// Every recorded run depends on these numbers, so they must not change unnoticed.
+    /// Every recorded simulation depends on these numbers. If they change, all published results
+    /// change.
     #[test]
-    fn the_sequence_is_this_one() {
+    fn the_first_numbers_of_a_seed_stay_the_same() {
         assert_eq!(
             drawn(Distribution::Exponential(Bytes(1_000_000)), 3),
             [2_276_393, 594_761, 112_631]

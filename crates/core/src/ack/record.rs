@@ -5,12 +5,17 @@ use std::time::Duration;
 use crate::Time;
 use crate::packet::slot;
 
-/// All records of an aggregate.
-#[derive(Default)]
+/// All records of an aggregate. Free ones are a list, too.
 pub(super) struct Records {
     list: Vec<Record>,
+    /// Index of the first free record, or [`NONE`].
     free: u32,
-    in_use: u32,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self { list: Vec::new(), free: NONE }
+    }
 }
 
 /// A held ACK.
@@ -88,19 +93,14 @@ impl Record {
 impl Records {
     /// Stores `record`. `None` if there is no room.
     pub(super) fn insert(&mut self, record: Record) -> Option<u32> {
-        if self.in_use == MOST {
-            return None;
-        }
-        let number = if slot(self.in_use) == self.list.len() {
-            self.list.push(record);
-            self.in_use
-        } else {
+        if self.free != NONE {
             let number = self.free;
             self.free = self.list[slot(number)].next();
             self.list[slot(number)] = record;
-            number
-        };
-        self.in_use += 1;
+            return Some(number);
+        }
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number < MOST)?;
+        self.list.push(record);
         Some(number)
     }
 
@@ -109,7 +109,6 @@ impl Records {
         let record = self.list[slot(number)];
         self.list[slot(number)].set_next(self.free);
         self.free = number;
-        self.in_use -= 1;
         record
     }
 
@@ -120,15 +119,10 @@ impl Records {
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Record {
         &mut self.list[slot(number)]
     }
-
-    #[cfg(test)]
-    pub(super) const fn in_use(&self) -> u32 {
-        self.in_use
-    }
 }
 
 /// A tick is `2^20` ns, about a millisecond; 16 bits of them last a minute.
-const TICK_BITS: u32 = 20;
+pub(super) const TICK_BITS: u32 = 20;
 
 #[expect(
     clippy::as_conversions,
@@ -152,7 +146,6 @@ mod tests {
         for number in &numbers {
             assert_eq!(records.remove(*number).number, 1);
         }
-        assert_eq!(records.in_use(), 0);
         let mut again: Vec<_> = (0..MOST).map(|_| records.insert(record).unwrap()).collect();
         again.sort_unstable();
         assert_eq!(again, numbers);

@@ -1,7 +1,7 @@
 //! Addition, change and removal of classes under live traffic. Waiting packets stay in their queues.
 
 use super::Gateway;
-use super::egress::{ClassChangeError, Classes, Holds};
+use super::egress::{ClassChangeError, ClassContents, Classes};
 use crate::Time;
 use crate::packet::Direction;
 use crate::policy::{Class, ClassChange, ClassSet};
@@ -60,7 +60,7 @@ impl Gateway {
         if let Some(parent) = &class.parent
             && let Some(policy) = self.policy_of(parent)
         {
-            let of = Holds::Policy(policy);
+            let of = ClassContents::Policy(policy);
             return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
         }
         for (way, classes) in self.sharing() {
@@ -86,7 +86,7 @@ impl Gateway {
             classes.check_gone(name)?;
         }
         if let Some(policy) = self.policy_of(name) {
-            return Err(ClassChangeError::Holds(Holds::Policy(policy)));
+            return Err(ClassChangeError::Holds(ClassContents::Policy(policy)));
         }
         self.sorter.rearrange();
         self.each_sharing(|classes| classes.take_out(name));

@@ -15,7 +15,7 @@ use crate::{Bytes, Cx, PacketId, Rate, Time};
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// Longest packet that need not pass through an empty queue. Zero if every packet must.
+    /// Length of the longest packet that may bypass an empty queue. Zero if no packet may.
     passes: Bytes,
     /// Number of packets in the queue.
     waiting: u32,
@@ -96,7 +96,8 @@ impl Transmitter {
         (self.free_at, packet)
     }
 
-    /// Transmission time of the next packet, rounded up. The last packet's rounding is subtracted.
+    /// Transmission time of the next packet, rounded up to nanoseconds. The excess that rounding
+    /// added to the last packet's time is subtracted.
     fn transmission(&mut self, charged: u32) -> Duration {
         if charged != self.charged {
             self.charge(charged);

@@ -138,7 +138,7 @@ impl Default for ClassSet {
 pub struct ClassFault {
     /// Index of the faulty class in the list that was checked.
     pub at: usize,
-    /// Index of the other class that is involved. `None` if it is the link, or if there is none.
+    /// Index of the other class in the fault. `None` if it is the link, or if there is none.
     pub other: Option<usize>,
     /// Kind of the fault.
     pub kind: ClassFaultKind,
@@ -395,8 +395,8 @@ fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>
 /// Indices of the classes in an order with parents before their children.
 fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec<usize> {
     let mut order = Vec::with_capacity(parents.len());
-    // Each walk goes from a class to its ancestors. This is the number of the walk that visited a class, or zero.
-    // A walk that meets a class of its own has found a loop.
+    // Walk `n` begins at class `n - 1` and goes to its ancestors. `walk` has the number of the walk that visited each class
+    // first, or zero. If a walk comes to a class that it has visited itself, there is a loop.
     let mut walk = vec![0; parents.len()];
     for at in 0..parents.len() {
         let (mut way, mut next) = (Vec::new(), Some(at));

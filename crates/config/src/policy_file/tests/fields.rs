@@ -11,7 +11,7 @@ error[TG0003]: `gateway` is missing in the file
   | ^
   |
   = help: add it; `tidegate init` writes a whole file to start from"#;
-    what_is_not_toml_is_marked_where_it_breaks: r#"[gateway]
+    invalid_toml_is_marked_where_it_breaks: r#"[gateway]
 lan = "eth1
 wan = "eth0"
 "# => r#"
@@ -147,7 +147,7 @@ error[TG0006]: `KB` is not a unit of size here
   |                                        ^^^^^^^
   |
   = help: use one of: B, kB, KiB, MB, MiB, GB, GiB (kB is 1,000 bytes, KiB is 1,024)"#;
-    what_is_no_quantity_is_refused: r#"[gateway]
+    an_invalid_quantity_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "fast" }
@@ -273,7 +273,7 @@ error[TG0030]: `loss_express` is not a parameter of `postack` any more
 8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
   |                                   ^^^^^^^^^^^^
   |
-  = help: remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`
+  = help: remove it; ACKs that report a loss are now held like all others, as with `loss_express = false`
 
 error[TG0030]: `retransmissions` is not a parameter of `postack` any more
  --> office.toml:8:56
@@ -281,7 +281,7 @@ error[TG0030]: `retransmissions` is not a parameter of `postack` any more
 8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
   |                                                        ^^^^^^^^^^^^^^^
   |
-  = help: remove it; data that is sent again waits its turn, as with `retransmissions = "in-turn"`"#;
+  = help: remove it; retransmitted data now waits like all other data, as with `retransmissions = "in-turn"`"#;
     a_field_has_one_of_its_names: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -128,7 +128,7 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
 
 /// Catches: a weight above the supported range; two fields that both set the number of connections.
 #[test]
-fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
+fn an_invalid_weight_is_refused_with_a_correction() {
     for (fields, code, expected) in [
         ("weight = 0", "TG0009", "it goes from 1 to 16"),
         ("weight = 17", "TG0009", "it goes from 1 to 16"),
@@ -148,7 +148,11 @@ fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
             "TG0036",
             "`cubic` has no weight",
         ),
-        ("probing = \"epochs\"\nweight = 2", "TG0036", "`weight` is of management packets"),
+        (
+            "probing = \"epochs\"\nweight = 2",
+            "TG0036",
+            "`weight` applies only to management packets",
+        ),
     ] {
         let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
         let (config, found) = parse("test.toml", &text, None);
@@ -159,7 +163,7 @@ fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_reason() {
+fn trunks_that_cannot_work_are_refused_with_the_reason() {
     let trunk = |fields: &str| format!("[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
     let policy = |fields: &str| format!("[[policy]]\nname = \"p\"\naction = \"pass\"\n{fields}\n");
     let rate = "rate = { up = \"4 Mbit/s\" }\n";
@@ -170,13 +174,13 @@ fn what_cannot_be_is_said_with_its_reason() {
         (trunk("vlan = 0"), "TG0009", "`vlan`"),
         (trunk("vlan = 4095"), "TG0009", "`vlan`"),
         (trunk("encapsulation = \"gre\""), "TG0008", "an encapsulation"),
-        (trunk("mtu = \"1400 B\""), "TG0036", "`mtu` is of datagrams"),
+        (trunk("mtu = \"1400 B\""), "TG0036", "`mtu` limits datagrams"),
         (trunk("encapsulation = \"udp\"\nmtu = \"1350 B\""), "TG0009", "`mtu`"),
         (trunk("encapsulation = \"udp\"\nmtu = \"9217 B\""), "TG0009", "`mtu`"),
         (
             trunk("encapsulation = \"udp\"\nprobing = \"epochs\""),
             "TG0036",
-            "`encapsulation` is of management",
+            "`encapsulation` applies only to management",
         ),
         (trunk("ceiling = \"0 bit/s\""), "TG0022", "a ceiling of zero"),
         (trunk("connections = 0"), "TG0009", "`connections`"),
@@ -197,17 +201,25 @@ fn what_cannot_be_is_said_with_its_reason() {
         ),
         (two("port = 4761"), "TG0036", "take the same ports"),
         (trunk("probing = \"guess\""), "TG0008", "a way of probing"),
-        (trunk("probing = \"epochs\"\nvmss = \"1500 B\""), "TG0036", "`vmss` is of management"),
+        (
+            trunk("probing = \"epochs\"\nvmss = \"1500 B\""),
+            "TG0036",
+            "`vmss` applies only to management",
+        ),
         (
             trunk("probing = \"epochs\"\nconnections = 2"),
             "TG0036",
-            "`connections` is of management",
+            "`connections` applies only to management",
         ),
-        (trunk("probing = \"epochs\"\nfallback = \"direct\""), "TG0036", "`fallback` is of"),
+        (
+            trunk("probing = \"epochs\"\nfallback = \"direct\""),
+            "TG0036",
+            "`fallback` applies only to",
+        ),
         (
             trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
             "TG0036",
-            "`tcp` is of management",
+            "`tcp` applies only to management",
         ),
         (
             trunk("probing = \"epochs\"")
@@ -271,19 +283,19 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
 /// Catches: a smallest `vmss` computed for one encoding of management packets only, or for one IP
 /// version only.
 #[test]
-fn a_management_packet_stands_for_at_least_what_it_takes() {
+fn vmss_is_at_least_the_length_of_a_management_packet() {
     let v6 = "local = \"2001:db8::1\"\npeer = \"2001:db8::2\"\n";
     let trunk = |ends, vmss| format!("{PORTS}[[trunk]]\nname = \"t\"\n{ends}vmss = \"{vmss}\"\n");
     for (ends, vmss, expected) in [
         (
             ENDS,
             "73 B",
-            "from 74 B, what a management packet takes itself live (52 B in the simulator)",
+            "from 74 B, the length of a management packet between live gateways (52 B in the simulator)",
         ),
         (
             v6,
             "93 B",
-            "from 94 B, what a management packet takes itself live (72 B in the simulator)",
+            "from 94 B, the length of a management packet between live gateways (72 B in the simulator)",
         ),
         (ENDS, "66 kB", "to 65535 B"),
     ] {
@@ -300,7 +312,7 @@ fn a_management_packet_stands_for_at_least_what_it_takes() {
 /// Catches: a finding at the last guarantee; a finding that does not also mark the rate of the
 /// link.
 #[test]
-fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
+fn guarantees_beyond_the_link_are_reported_with_its_rate() {
     let trunk = |name: &str, port: u16, guarantee: &str| {
         format!("[[trunk]]\nname = \"{name}\"\n{ENDS}port = {port}\nguarantee = \"{guarantee}\"\n")
     };
@@ -323,7 +335,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
 
 /// Catches: a sum of guarantees without the allowance of control traffic.
 #[test]
-fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
+fn guarantees_that_leave_control_traffic_no_room_cause_a_warning() {
     let found = |guarantee: &str| {
         let trunk = format!("[[trunk]]\nname = \"a\"\n{ENDS}guarantee = \"{guarantee}\"\n");
         let text = format!("{PORTS}rate = {{ up = \"4 Mbit/s\" }}\n{trunk}");
@@ -339,7 +351,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
 
 /// The whole message, with both places and the correction.
 #[test]
-fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
+fn an_impossible_ceiling_is_reported_with_the_value_that_it_contradicts() {
     for (fields, expected) in [
         (
             "guarantee = \"3 Mbit/s\"\nceiling = \"2 Mbit/s\"\n",
@@ -355,7 +367,7 @@ fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
         ),
         (
             "ceiling = \"5 Mbit/s\"\n",
-            r#"error[TG0039]: a ceiling of 5 Mbit/s holds nothing back: the link has 4 Mbit/s
+            r#"error[TG0039]: a ceiling of 5 Mbit/s has no effect: the link has 4 Mbit/s
  --> test.toml:9:11
   |
 4 | rate = { up = "4 Mbit/s" }

@@ -80,8 +80,8 @@ fn related<'a>(
 /// Finds circles of references, and returns one class of each. `others` has the class that each class refers to.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
-    // Each walk follows the references from a class. This is the number of the walk that visited a class, or zero.
-    // A walk that meets a class of its own has found a circle.
+    // Walk `n` begins at class `n - 1` and follows the references. `walk` has the number of the walk that visited each
+    // class first, or zero. If a walk comes to a class that it has visited itself, there is a circle.
     let mut walk = vec![0; others.len()];
     for at in 0..others.len() {
         let mut next = Some(at);

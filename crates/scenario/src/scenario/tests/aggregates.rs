@@ -101,7 +101,7 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
 /// Catches: a sum without `epsilon`, or over a single gateway; loads computed in bytes; the rate of
 /// the wrong link.
 #[test]
-fn loads_for_which_weights_need_not_converge_are_warned_of() {
+fn loads_with_which_weights_may_not_converge_cause_a_warning() {
     let more = r#"
 [[host]]
 name = "b"
@@ -146,7 +146,7 @@ weight = "literal"
 
 /// Catches: a check that is left out; a message that marks another place.
 #[test]
-fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
+fn each_error_of_an_aggregate_connection_is_reported_at_its_field() {
     let cases = [
         ("of = [\"files\", \"bursts\"]", "of = \"file\"", "TG0064", "earlier traffic `file`"),
         ("of = [\"files\", \"bursts\"]", "of = [\"files\", \"files\"]", "TG0018", "twice"),
@@ -165,7 +165,7 @@ fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
         ("samples = 60", "samples = 2", "TG0030", "`samples` must be"),
         ("every = \"50 ms\"", "beta = 1", "TG0030", "`beta`"),
         ("kind = \"literal\"", "kind = \"literal\", max_queue = \"0 B\"", "TG0030", "`max_queue`"),
-        ("overflow = \"slow\"", "overflow = \"slow\"\nstop = \"3 s\"", "TG0064", "lasts"),
+        ("overflow = \"slow\"", "overflow = \"slow\"\nstop = \"3 s\"", "TG0064", "stays open"),
         ("overflow = \"slow\"", "overflow = \"slow\"\nflows = 2", "TG0064", "one flow"),
         ("traffic = \"long\"", "traffic = \"files\"", "", "no aggregate connection"),
         ("shape = 0.5", "shape = 0", "", "the shape is 0.1 to 1000"),

@@ -1,30 +1,19 @@
 //! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
 //! senders, and senders of FIN.
 //!
+//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
+//!
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
-use std::time::Duration;
-
-use super::{AGAIN, ASKED, EDGE, ENDED, Flow, PAUSED};
+use super::{AGAIN, ASKED, EDGE, ENDED, HeldFlow, PAUSED};
 use crate::Time;
-use crate::ack::gate::lasts;
+use crate::ack::constants::{SHORTEST_RTO, UNSCALED};
+use crate::ack::release::lasts;
 use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 
-/// Data counts as unrequested if it arrives later than this after the credit of the last request
-/// expired.
-///
-/// Source: `postack`, R001-9: credit lasts for 200 ms at most.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Bytes after a pause that count as the answer of an application to its peer, and not as data that
-/// ACKs requested.
-///
-/// Source: RFC 7323, section 2.2: the largest window without scaling.
-const ANSWER: u32 = 65_535;
-
-impl Flow {
+impl HeldFlow {
     /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
     pub(in crate::ack) fn asked(&mut self, now: Time) {
         if self.marks & ASKED == 0 {
@@ -85,7 +74,7 @@ impl Flow {
             if self.has_paused(now) {
                 (self.marks, self.since) = (self.marks | PAUSED, tcp.seq);
                 self.heard = ticks(now).max(1);
-            } else if before(self.since.wrapping_add(ANSWER), tcp.end_seq()) {
+            } else if before(self.since.wrapping_add(UNSCALED - 1), tcp.end_seq()) {
                 self.marks &= !PAUSED;
             }
         }
@@ -95,22 +84,25 @@ impl Flow {
     }
 
     /// Returns `true` if data that arrives now follows a pause: more than the lifetime of credit plus
-    /// [`PAUSE`] has passed since the last request or the last unrequested data.
+    /// [`SHORTEST_RTO`] has passed since the last request or the last unrequested data.
     fn has_paused(&self, now: Time) -> bool {
         let known = self.heard != 0 && self.near_us != 0;
-        let answered = self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + PAUSE));
+        let answered =
+            self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + SHORTEST_RTO));
         known && before(answered, ticks(now).max(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NEAR: Duration = Duration::from_millis(20);
 
     /// A segment from `seq` to `end` of a flow at a round trip of [`NEAR`] arrives at `ms`.
-    fn segment(flow: &mut Flow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
+    fn segment(flow: &mut HeldFlow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
         let (payload, flags) = (end - seq, TcpFlags(flags));
         let tcp = TcpSegment { seq, payload, flags, ..TcpSegment::default() };
         flow.near_us = 20_000;
@@ -119,13 +111,13 @@ mod tests {
     }
 
     /// The next data, up to `end`, arrives at `ms`.
-    fn comes(flow: &mut Flow, ms: u64, end: u32) {
+    fn comes(flow: &mut HeldFlow, ms: u64, end: u32) {
         segment(flow, ms, (flow.sent, end), false, 0);
     }
 
     /// A flow with 1,000 bytes of data, a request at 1,000 ms, and 1,000 more bytes `ms` later.
-    fn after(ms: u64) -> Flow {
-        let mut flow = Flow::default();
+    fn after(ms: u64) -> HeldFlow {
+        let mut flow = HeldFlow::default();
         comes(&mut flow, 900, 1_000);
         flow.asked(Time::from_millis(1_000));
         comes(&mut flow, 1_000 + ms, 2_000);
@@ -136,10 +128,10 @@ mod tests {
     /// Catches: a pause after a clock that stepped back, or without a known round trip.
     #[test]
     fn who_sends_what_it_was_called_for_has_not_paused() {
-        let mut flow = Flow::default();
+        let mut flow = HeldFlow::default();
         comes(&mut flow, 5_000, 1_000);
         assert!(!flow.is_answering());
-        assert_eq!(lasts(NEAR) + PAUSE, Duration::from_millis(230));
+        assert_eq!(lasts(NEAR) + SHORTEST_RTO, Duration::from_millis(230));
         assert!([20, 229].iter().all(|ms| !after(*ms).is_answering()));
         let mut flow = after(20);
         comes(&mut flow, 990, 3_000);
@@ -171,9 +163,9 @@ mod tests {
         let mut flow = after(240);
         assert!(flow.is_answering());
         flow.asked(Time::from_millis(1_300));
-        comes(&mut flow, 1_310, 1_000 + ANSWER);
+        comes(&mut flow, 1_310, 1_000 + UNSCALED - 1);
         assert!(flow.is_answering());
-        comes(&mut flow, 1_320, 1_001 + ANSWER);
+        comes(&mut flow, 1_320, 1_001 + UNSCALED - 1);
         assert!(!flow.is_answering());
         segment(&mut flow, 2_000, (1, 1_001), true, 0);
         assert!(!flow.is_answering());
@@ -185,7 +177,7 @@ mod tests {
         let mut flow = after(240);
         (1..=32).for_each(|n| comes(&mut flow, 1_240, 2_000 + n * 2_000));
         assert!(flow.is_answering());
-        comes(&mut flow, 1_240, 1_001 + ANSWER);
+        comes(&mut flow, 1_240, 1_001 + UNSCALED - 1);
         assert!(!flow.is_answering());
     }
 

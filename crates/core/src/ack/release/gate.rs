@@ -29,45 +29,38 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use super::hold::{Flow, Holds};
-use super::place::Wanted;
-use super::shares::Shares;
-use super::uncalled::Uncalled;
-use super::{Ahead, Call, Queue};
+use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::hold::{HeldFlow, Holds};
+use crate::ack::place::Wanted;
+use crate::ack::shares::Shares;
+use crate::ack::uncalled::Uncalled;
+use crate::ack::{Ahead, Call, Queue};
 use crate::packet::{Fifo, Member, Ring, make_room};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// The requests of a class, and the order in which ACKs depart.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     turns: Ring,
-    /// By member: bytes left of its turn. Negative if its last ACK requested more.
+    /// By member: bytes that the flow may still request in its turn. Negative if its last ACK requested more.
     credits: Vec<i64>,
     wanted: Wanted,
-    /// Bytes requested since the last report.
+    /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
-    /// Time at which the rate has carried all requests.
+    /// Time at which the rate has carried the data of all requests, if it carries them one after the other.
     carried: Time,
-    /// Time until which requests are too far ahead of the rate.
+    /// Time at which the next request is no longer too early. `None` if it is not too early now.
     paced: Option<Time>,
 }
 
-/// Shortest and longest lifetime of credit.
-const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_millis(1_500);
-
-/// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
-/// while the rate carries earlier ones within this time.
-pub(super) const AHEAD: Duration = Duration::from_millis(20);
-
 impl Gate {
     /// Notes data of a sender at a round trip of `near`.
-    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
+    pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
         self.wanted.see(bytes / u32::from(segments.max(1)));
@@ -77,7 +70,7 @@ impl Gate {
     }
 
     /// Returns `true` if the class wants more data, and its egress has room.
-    pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
+    pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
@@ -102,12 +95,12 @@ impl Gate {
     }
 
     /// Notes that an ACK of `flow` requested `bytes`, in an aggregate of `rate` with this egress.
-    pub(super) fn asks(
+    pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
         rate: Rate,
         ahead: Ahead,
-        flow: &mut Flow,
+        flow: &mut HeldFlow,
         bytes: u32,
     ) {
         if bytes == 0 || flow.has_ended() {
@@ -145,7 +138,7 @@ impl Gate {
     }
 
     /// Gives `member` turns, as it has held ACKs.
-    pub(super) fn wait(&mut self, member: Member, quantum: u32) {
+    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
         if self.turns.push(member) {
             make_room(&mut self.credits, member.index(), 0);
             self.credits[member.index()] = i64::from(quantum);
@@ -157,7 +150,7 @@ impl Gate {
     ///
     /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
     /// acknowledges.
-    pub(super) fn serve(
+    pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
         shares: &Shares,
@@ -201,7 +194,7 @@ impl Gate {
     /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
     /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
     /// from the queue first.
-    pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
+    pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         let paced = self.paced.filter(|_| !self.is_idle());
         let credit = if queue.ahead.rate.is_some() {
             self.outstanding.next()
@@ -214,12 +207,12 @@ impl Gate {
     }
 
     /// Time from a request to its data.
-    pub(super) fn way(&self) -> Duration {
+    pub(in crate::ack) fn way(&self) -> Duration {
         self.wanted.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::ack) fn is_idle(&self) -> bool {
         self.turns.first().is_none()
     }
 }
@@ -245,10 +238,10 @@ impl Response {
         self.last = self.last.max(now);
     }
 
-    /// Adds arrived bytes. Returns the mean time of their credit, once in [`SAMPLE`] bytes.
+    /// Adds arrived bytes. Returns the mean time of their credit, once in [`UNSCALED`] bytes.
     fn came(&mut self, bytes: u32) -> Option<Duration> {
         self.came += u64::from(bytes);
-        if self.came < SAMPLE {
+        if self.came < UNSCALED.into() {
             return None;
         }
         let span = self.area / self.came;
@@ -257,28 +250,25 @@ impl Response {
     }
 }
 
-/// Bytes of a sample.
-const SAMPLE: u64 = 1 << 16;
-
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
 /// Lifetime of credit for a sender at a round trip of `near`.
-pub(super) fn lasts(near: Duration) -> Duration {
+pub(in crate::ack) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
-    holds.flow(member).segment().saturating_mul(2).saturating_mul(weight.max(1))
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+    holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ahead;
     use super::*;
+    use crate::ack::Ahead;
 
     const FRAME: u32 = 1_514;
 
@@ -318,7 +308,7 @@ mod tests {
         let mut response = Response::default();
         response.look(Time::from_millis(10), 0);
         for ms in [4, 10, 11] {
-            response.look(Time::from_millis(ms), SAMPLE);
+            response.look(Time::from_millis(ms), UNSCALED.into());
         }
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
@@ -330,7 +320,7 @@ mod tests {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
         let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
         let queue = Queue { ahead, ..Queue::default() };
-        let (mut gate, mut flow) = (Gate::default(), Flow::default());
+        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {

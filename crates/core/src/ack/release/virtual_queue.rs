@@ -1,113 +1,26 @@
-//! The release rules P1 and P2, which schedule each ACK by itself.
+//! P2, the virtual queue: an ACK is held for as long as its data would have waited in a queue of its flow.
+//!
+//! Source: `postack`, R001-9.
+//!
+//! Differs: P2 has the drain that the ledger has for P1 alone. Otherwise it would keep the queue of slow
+//! start too, and half of the backlog would be data.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::super::Queue;
-use super::super::gate::Gate;
-use super::super::hold::Holds;
-use super::super::paced::{Paced, takes};
-use super::super::shares::Shares;
-use super::super::uncalled::Uncalled;
+use super::paced::Paced;
+use crate::ack::Queue;
+use crate::ack::constants::{SHORTEST_RTO, WITHIN_OTHERS};
+use crate::ack::hold::Holds;
+use crate::ack::shares::Shares;
+use crate::ack::uncalled::Uncalled;
 use crate::flow::before;
 use crate::packet::{Fifo, Member, Packet};
-use crate::{Bytes, Cx, PacketId, Time};
+use crate::{Cx, PacketId, Time};
 
-/// A release rule and its state.
-pub(super) enum Rule {
-    Gate(Gate),
-    Bucket(Bucket),
-    VirtualQueue(VirtualQueue),
-}
-
-impl Rule {
-    /// ACKs of `member` that were stopped may depart again.
-    pub(super) fn go_on(&mut self, now: Time, member: Member) {
-        if let Self::VirtualQueue(queue) = self {
-            queue.go_on(now, member);
-        }
-    }
-}
-
-/// P1: an ACK departs when its flow's rate has carried the data that it requests.
-///
-/// Source: `postack`, R001-9: `t(k) = max(arrival(k), t(k-1)) + cost(k) / r`.
+/// The virtual queues of all flows, and the scheduled departures of their oldest held ACKs.
 #[derive(Default)]
-pub(super) struct Bucket {
-    pace: Paced,
-}
-
-/// Time in which a queue of more than three full frames is drained to these.
-///
-/// Source: `postack`, R001-9.
-const WITHIN: Duration = Duration::from_millis(200);
-
-/// The same time for P2 while packets of others wait too, and the rate of a flow is unknown. A decision of P2
-/// takes effect only after the hold. With a shorter time the queue and the rate oscillate.
-const WITHIN_OTHERS: Duration = Duration::from_millis(500);
-
-impl Bucket {
-    /// Charges an ACK for `cost` bytes that departed before its time.
-    pub(super) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
-        let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
-        let free = self.pace.free(member);
-        *free = (*free).max(now) + takes;
-    }
-
-    pub(super) fn arm(
-        &mut self,
-        cx: &Cx<'_>,
-        member: Member,
-        holds: &Holds,
-        shares: &Shares,
-        queue: Queue,
-    ) {
-        if !self.pace.is_set(member) && holds.releasable(member) > 0 {
-            let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
-            let takes = takes(holds, cx.pool, member, rate);
-            let from = (*self.pace.free(member)).max(cx.now);
-            self.pace.set(member, from + takes);
-        }
-    }
-
-    pub(super) fn serve(
-        &mut self,
-        cx: &mut Cx<'_>,
-        queue: Queue,
-        holds: &mut Holds,
-        shares: &Shares,
-        uncalled: &mut Uncalled,
-        out: &mut Fifo,
-    ) {
-        while let Some((at, member)) = self.pace.due(cx.now) {
-            let Some(cost) = holds.release(cx, member, out) else { continue };
-            uncalled.asked(member, cost);
-            *self.pace.free(member) = at;
-            if holds.releasable(member) > 0 {
-                // It arrived before the last departure, so the time of its arrival does not matter.
-                let rate = shares.drained(member, queue.own + queue.ahead.waiting, WITHIN);
-                self.pace.set(member, at + takes(holds, cx.pool, member, rate));
-            }
-        }
-    }
-
-    pub(super) fn ready_at(&self) -> Option<Time> {
-        self.pace.next()
-    }
-
-    pub(super) fn forget(&mut self, member: Member) {
-        self.pace.forget(member);
-    }
-}
-
-/// P2: an ACK is held for as long as its data would have waited in a queue of its flow.
-///
-/// Source: `postack`, R001-9.
-///
-/// Differs: P2 has the drain that the ledger has for P1 alone. Otherwise it would keep the queue of slow
-/// start too, and half of the backlog would be data.
-#[derive(Default)]
-pub(super) struct VirtualQueue {
+pub(in crate::ack) struct VirtualQueue {
     flows: Vec<Virtual>,
     pace: Paced,
 }
@@ -127,7 +40,7 @@ struct Virtual {
 const MOST: usize = 4_096;
 
 impl VirtualQueue {
-    pub(super) fn on_data(
+    pub(in crate::ack) fn on_data(
         &mut self,
         now: Time,
         member: Member,
@@ -136,7 +49,7 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let within = if queue.others > 0 { WITHIN_OTHERS } else { WITHIN };
+        let within = if queue.others > 0 { WITHIN_OTHERS } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());
@@ -146,7 +59,12 @@ impl VirtualQueue {
     }
 
     /// Returns `true` if the ACK need not wait.
-    pub(super) fn on_ack(&mut self, cx: &Cx<'_>, member: Member, packet: &PacketId) -> bool {
+    pub(in crate::ack) fn on_ack(
+        &mut self,
+        cx: &Cx<'_>,
+        member: Member,
+        packet: &PacketId,
+    ) -> bool {
         let Some(tcp) = cx.pool[packet].tcp else { return true };
         let flow = self.flow(member);
         let mut wait = None;
@@ -163,7 +81,7 @@ impl VirtualQueue {
         wait.is_none() && flow.times.is_empty()
     }
 
-    pub(super) fn arm(&mut self, cx: &Cx<'_>, member: Member, holds: &Holds) {
+    pub(in crate::ack) fn arm(&mut self, cx: &Cx<'_>, member: Member, holds: &Holds) {
         if self.pace.is_set(member) {
             return;
         }
@@ -178,7 +96,7 @@ impl VirtualQueue {
 
     /// ACKs of `member` that were stopped may depart again. If the first one is late by now, all depart later by
     /// as much, with the same gaps.
-    fn go_on(&mut self, now: Time, member: Member) {
+    pub(in crate::ack) fn go_on(&mut self, now: Time, member: Member) {
         let times = &mut self.flow(member).times;
         let late = times.front().map_or(Duration::ZERO, |(_, at)| now.since(*at));
         if late > Duration::ZERO {
@@ -186,7 +104,7 @@ impl VirtualQueue {
         }
     }
 
-    pub(super) fn serve(
+    pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
         holds: &mut Holds,
@@ -205,11 +123,11 @@ impl VirtualQueue {
         }
     }
 
-    pub(super) fn ready_at(&self) -> Option<Time> {
+    pub(in crate::ack) fn ready_at(&self) -> Option<Time> {
         self.pace.next()
     }
 
-    pub(super) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: Member) {
         self.pace.forget(member);
         *self.flow(member) = Virtual::default();
     }
@@ -234,7 +152,7 @@ mod tests {
             bench.ack(US(0), 0, 0);
             (1..=100).for_each(|n| assert!(bench.ack(US(1), 0, n * MSS).is_empty()));
             if stop {
-                bench.signal.stop(US(2), Member(0));
+                bench.control.stop(US(2), Member(0));
                 assert!(bench.run_until(US(50_000)).is_empty());
                 bench.resume(US(50_000), 0);
             }
