@@ -355,7 +355,7 @@ mod tests {
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
-    /// Catches: a round trip that grows from zero with the first requests; one that never becomes shorter.
+    /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.
     #[test]
     fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
         let mut wanted = Wanted::default();
@@ -375,7 +375,7 @@ mod tests {
         Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
     }
 
-    /// Catches: one ACK a turn; turns that do not end; a forgotten excess of a turn.
+    /// Catches: aggregates that share by ACKs instead of bytes; an aggregate whose turn never ends.
     #[test]
     fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
         let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::packet::slot;
 
-/// All records of an aggregate. Free ones are a list, too.
+/// The records of all held ACKs of an aggregate. Free records form a list of their own.
 pub(super) struct Records {
     list: Vec<Record>,
     /// Index of the first free record, or [`NONE`].
@@ -18,33 +18,34 @@ impl Default for Records {
     }
 }
 
-/// A held ACK.
+/// The record of a held ACK.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Record {
-    /// Acknowledgement number. If the packet is kept, the number of the packet.
+    /// Acknowledgement number. If the packet is kept, the index of its buffer instead.
     pub(super) number: u32,
-    /// Timestamp echo (TSecr), if the packet is not kept.
+    /// Timestamp echo (TSecr) of the ACK. Unused if the packet is kept.
     pub(super) echo: u32,
-    /// Newly reported bytes beyond the acknowledgement number, by SACK blocks or as a duplicate.
+    /// Bytes beyond the acknowledgement number that this ACK was the first to report, by SACK blocks or as a
+    /// duplicate.
     pub(super) news: u32,
     pub(super) window: u16,
-    /// Time of its arrival, in [`ticks`].
+    /// Time at which the ACK arrived, in [`ticks`].
     at: u16,
-    /// Index of the flow's next record. The highest bits are the kind.
+    /// Index of the next held ACK's record of the flow. The four highest bits are the [`Kind`].
     link: u32,
 }
 
-/// Kind of a record, as bits.
+/// Kind of a held ACK, as bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Kind(pub(super) u32);
 
 impl Kind {
-    /// Acknowledges more than the one before.
+    /// The ACK acknowledges more than the ACK before.
     #[cfg(test)]
     pub(super) const PLAIN: Self = Self(0);
-    /// A duplicate without blocks.
+    /// The ACK is a duplicate without SACK blocks.
     pub(super) const DUPLICATE: u32 = 1 << 28;
-    /// Its packet is kept.
+    /// The packet of the ACK is kept in its buffer.
     pub(super) const PACKET: u32 = 2 << 28;
     /// The packet is kept whole: it states more than a record can hold.
     pub(super) const WHOLE: u32 = 4 << 28;
@@ -54,16 +55,16 @@ impl Kind {
     }
 }
 
-/// No record. Numbers have 28 bits.
+/// No record. Indexes of records have 28 bits.
 pub(super) const NONE: u32 = (1 << 28) - 1;
 
-/// Most records of an aggregate: 1.25 MiB.
+/// Most records of an aggregate. They take 1.25 MiB.
 const MOST: u32 = 1 << 16;
 
 const _: () = assert!(size_of::<Record>() == 20);
 
 impl Record {
-    /// A record whose packet, of this `number`, is kept.
+    /// The record of an ACK whose packet is kept, in the buffer of index `number`.
     pub(super) const fn new(number: u32, news: u32, window: u16, kind: Kind, now: Time) -> Self {
         Self { number, echo: 0, news, window, at: ticks(now), link: NONE | kind.0 }
     }
@@ -84,7 +85,7 @@ impl Record {
         self.link = (self.link & !NONE) | next;
     }
 
-    /// Time since its arrival, with a resolution of about a millisecond, and up to a minute.
+    /// Time since the ACK arrived, with a resolution of about a millisecond, and up to a minute.
     pub(super) fn held(&self, now: Time) -> Duration {
         Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.at)) << TICK_BITS)
     }

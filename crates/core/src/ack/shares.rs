@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Catches: a short burst of other flows that counts; their rate of long ago.
+    /// Catches: windows that shrink after a short burst of UDP, or long after the UDP has ended.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -416,7 +416,7 @@ mod tests {
         );
     }
 
-    /// Catches: a new flow with the state of an earlier one of its index.
+    /// Catches: a new flow that inherits the activity of an earlier flow with the same index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);

@@ -68,7 +68,7 @@ fn an_ack_that_is_made_again_says_what_it_said() {
     assert_eq!(went.len(), 3);
 }
 
-/// Catches: taking a duplicate for a plain ACK.
+/// Catches: a duplicate ACK that is merged with a plain ACK, so that the sender misses a loss.
 #[test]
 fn duplicates_keep_their_number_their_blocks_and_their_place() {
     let mut bench = sent(EVERY[0], 40);
@@ -202,8 +202,8 @@ fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
 }
 
-/// Catches: no bound below that of the policy; a bound that does not grow with the recent holds.
-/// Catches: the same bound for all paths.
+/// Catches: a hold so long that the sender's timer expires; a longest hold that never grows.
+/// Catches: the same longest hold for short and for long paths.
 #[test]
 fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     let ms = Duration::from_millis;
@@ -226,7 +226,7 @@ fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     }
 }
 
-/// Catches: an ACK a turn instead of byte for byte.
+/// Catches: flows that share by ACKs, so that a flow with fewer, larger ACKs gets more.
 #[test]
 fn flows_take_turns_byte_for_byte() {
     let mut bench = Bench::new(EVERY[0], 10);
@@ -288,7 +288,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     }
 }
 
-/// Catches: a member that is active by old acknowledgements.
+/// Catches: a share of the rate for a flow that only receives.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     let mut bench = sent(EVERY[3], 40);
@@ -301,7 +301,7 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
 }
 
-/// Catches: in P1, no drain; no floor under it.
+/// Catches: P1 that keeps a long queue for ever; P1 that stops while the queue is long.
 #[test]
 fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of 200 ms at 10 Mbit/s, no byte, a half, and far more is in excess.
@@ -328,7 +328,7 @@ fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog
     assert!(takes < carries(2) * 105 / 100, "{takes:?}");
 }
 
-/// Catches: in P2, no drain.
+/// Catches: P2 that keeps a long queue for ever.
 #[test]
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
@@ -348,7 +348,7 @@ fn carries(segments: u32) -> Duration {
     Rate::from_mbps(10).time_for(Bytes(u64::from(segments * FRAME)))
 }
 
-/// Catches: in P1, no charge for ACKs that did not wait.
+/// Catches: P1 that releases more than the rate, as ACKs that did not wait cost nothing.
 #[test]
 fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     let mut bench = sent(EVERY[1], 40);
@@ -359,7 +359,7 @@ fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     assert_eq!(bench.control.ready_at(), Some(US(0) + carries(4 + 2)));
 }
 
-/// Catches: in P1, the time of the actual departure instead of the scheduled one.
+/// Catches: P1 that releases less than the rate if it is called late.
 #[test]
 fn a_bucket_that_is_looked_at_late_loses_nothing() {
     let mut bench = sent(EVERY[1], 40);
@@ -391,7 +391,7 @@ fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
     assert_eq!((went(0), went(4_000), went(20_000)), (2, 3, 10));
 }
 
-/// Catches: no bound on the records of a flow.
+/// Catches: a flood of duplicate ACKs that takes unlimited memory.
 #[test]
 fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
     let mut bench = sent(EVERY[0], 40);
@@ -402,7 +402,7 @@ fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
     assert_eq!((went, counts.overdue), (10_000 - 4_096, 10_000 - 4_096));
 }
 
-/// Catches: holding packets although buffers are scarce.
+/// Catches: held ACKs that take the last packet buffers.
 #[test]
 fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     let mut bench = sent(EVERY[0], 40);
@@ -414,7 +414,7 @@ fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     assert!(bench.pool.insert(crate::Packet::default()).is_some());
 }
 
-/// Catches: no bound on ACKs that each acknowledge a byte.
+/// Catches: ACKs of single bytes that take unlimited memory.
 #[test]
 fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
     let mut bench = sent(EVERY[0], 40);
@@ -541,7 +541,7 @@ proptest! {
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
     /// shifted.
     ///
-    /// Catches: in P1, `t(k-1)` without the time its data takes.
+    /// Catches: P1 that releases the next ACK before the rate has carried the data of the last one.
     #[test]
     fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),

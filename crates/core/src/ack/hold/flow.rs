@@ -409,7 +409,7 @@ impl HeldFlow {
     }
 }
 
-/// Bytes of `block` beyond `ack` that are in no block of `known`.
+/// Bytes of the SACK block `block` beyond `ack` that are in no block of `known`, the blocks of the ACK before.
 fn news(block: (u32, u32), known: &SackBlocks, ack: u32) -> u32 {
     let (mut start, end) = block;
     if before(start, ack) {
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(news((200, 100), &blocks(&[]), 0), 0);
     }
 
-    /// Catches: believing a block however long it is.
+    /// Catches: a receiver whose false SACK block requests more data than is in flight.
     #[test]
     fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
         let mut flow = HeldFlow { sent: 10_000, ..HeldFlow::default() };

@@ -18,7 +18,7 @@ pub(in crate::ack) struct Bucket {
 }
 
 impl Bucket {
-    /// Charges an ACK for `cost` bytes that departed before its time.
+    /// Charges `member` for an ACK of `cost` bytes that departed before its scheduled time.
     pub(in crate::ack) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
         let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
         let free = self.pace.free(member);
@@ -55,7 +55,7 @@ impl Bucket {
             uncalled.asked(member, cost);
             *self.pace.free(member) = at;
             if holds.releasable(member) > 0 {
-                // It arrived before the last departure, so the time of its arrival does not matter.
+                // The next ACK arrived before this departure, so its arrival time does not matter.
                 let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
                 self.pace.set(member, at + takes(holds, cx.pool, member, rate));
             }

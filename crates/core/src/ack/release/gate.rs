@@ -59,7 +59,7 @@ pub(in crate::ack) struct Gate {
 }
 
 impl Gate {
-    /// Notes data of a sender at a round trip of `near`.
+    /// Notes `bytes` of data in `segments`, from a sender at a round trip of `near`. The data uses credit.
     pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
@@ -74,10 +74,10 @@ impl Gate {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
-    /// Returns `true` if the class wants more data.
+    /// Returns `true` if backlog plus credit is below the target, and the next request is not too early.
     ///
-    /// Requests that the rate has not carried yet are no more than backlog and credit. So a short path meets
-    /// the target before it meets the bound of [`AHEAD`].
+    /// Requests that the rate has not carried yet count as no more than backlog plus credit. So on a short path
+    /// the target is reached before the limit of [`AHEAD`].
     fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         let all = queue.own.0 + self.outstanding.total(now);
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
@@ -94,7 +94,8 @@ impl Gate {
         self.wanted.within(longest, rate, queue.ahead.grain, others)
     }
 
-    /// Notes that an ACK of `flow` requested `bytes`, in an aggregate of `rate` with this egress.
+    /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
+    /// the state of its egress.
     pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
@@ -129,7 +130,7 @@ impl Gate {
         carries
     }
 
-    /// Gives credit for `bytes` to a sender at a round trip of `near`.
+    /// Adds credit for `bytes` that were requested from a sender at a round trip of `near`.
     fn give(&mut self, now: Time, near: Duration, bytes: u32) {
         self.wanted.called(near, bytes);
         self.called += u64::from(bytes);
@@ -137,7 +138,7 @@ impl Gate {
         self.outstanding.add(now, lasts(near), bytes);
     }
 
-    /// Gives `member` turns, as it has held ACKs.
+    /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
         if self.turns.push(member) {
             make_room(&mut self.credits, member.index(), 0);
@@ -302,7 +303,7 @@ mod tests {
         (left, waited / u64::from(FRAME) / 6_000)
     }
 
-    /// Catches: an underflow; a span that is counted twice when time is where it was.
+    /// Catches: a credit time that underflows, or counts twice, after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_makes_no_leave_outstanding_for_longer() {
         let mut response = Response::default();
@@ -337,7 +338,7 @@ mod tests {
         assert!(ask(opens.before(TICK * 2)).0 == 0 && ask(opens).0 == FRAME);
     }
 
-    /// Catches: requests by the shortest round trip.
+    /// Catches: an idle line where data comes later than after the shortest round trip.
     #[test]
     fn as_much_is_asked_for_as_is_carried_while_data_comes_sooner_and_later() {
         for varies in [0, 300, 1_000, 1_800] {

@@ -13,12 +13,12 @@ use crate::ack::record::TICK_BITS;
 #[derive(Default)]
 pub(in crate::ack) struct Paced {
     wheel: TimerWheel,
-    /// By member: scheduled departure of its last ACK, or earliest departure of the next one.
+    /// By member: scheduled departure of the flow's last departed ACK, or earliest departure of its next ACK.
     free: Vec<Time>,
 }
 
 impl Paced {
-    /// Scheduled departure of the last ACK of `member`, or the earliest departure of its next one.
+    /// Scheduled departure of the last departed ACK of `member`, or earliest departure of its next ACK.
     pub(in crate::ack) fn free(&mut self, member: Member) -> &mut Time {
         make_room(&mut self.free, member.index(), Time::ZERO);
         &mut self.free[member.index()]
@@ -32,7 +32,7 @@ impl Paced {
         self.wheel.set(member.0, at);
     }
 
-    /// A member whose ACK is due at `now`, and the scheduled time.
+    /// A member whose oldest held ACK is due at `now`, and the time for which the ACK was scheduled.
     pub(in crate::ack) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
         self.wheel.pop_next(now).map(|(at, number)| (at, Member(number)))
     }
@@ -47,20 +47,20 @@ impl Paced {
     }
 }
 
-/// Times at which the longest hold of each flow is checked.
+/// Timers that check whether the oldest held ACK of a flow has reached its longest hold.
 #[derive(Default)]
 pub(in crate::ack) struct Bound(TimerWheel);
 
 impl Bound {
-    /// Checks the held ACKs of `member` after `longest`, unless a check is scheduled.
+    /// Schedules a check of `member` after the time `longest`, unless a check is scheduled already.
     pub(in crate::ack) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
         if self.0.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
     }
 
-    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and two ticks (2.1 ms). So
-    /// many flows are checked together, with few timer events.
+    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and two ticks (2.1
+    /// ms). So many flows are checked together, with few timer events.
     fn set(&mut self, member: Member, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
@@ -68,7 +68,8 @@ impl Bound {
         self.0.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
     }
 
-    /// A member whose oldest ACK has reached its longest hold. The limit of the policy is `policy`.
+    /// A member whose oldest ACK has been held for as long as permitted. `policy` is the longest hold that the
+    /// policy permits.
     pub(in crate::ack) fn overdue(
         &mut self,
         cx: &Cx<'_>,
@@ -96,7 +97,7 @@ impl Bound {
     }
 }
 
-/// Resolution of the age of an ACK.
+/// Shortest time between two checks of a flow: the resolution of the age of an ACK.
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Time in which `rate` carries the data that the oldest ACK of `member` requests.
@@ -114,7 +115,7 @@ pub(in crate::ack) fn takes(
 mod tests {
     use super::*;
 
-    /// Catches: a check before the bound, or long after it; a separate time for each flow.
+    /// Catches: a check before the longest hold, or long after it; a timer event for each of a hundred flows.
     #[test]
     fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {

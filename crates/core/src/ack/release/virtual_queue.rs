@@ -28,15 +28,15 @@ pub(in crate::ack) struct VirtualQueue {
 /// The virtual queue of a flow.
 #[derive(Clone, Default)]
 struct Virtual {
-    /// Time at which the arrived data would have departed from the queue.
+    /// Time at which all arrived data would have departed from the virtual queue.
     free: Time,
-    /// The end of each segment in flight, and its wait in the queue.
+    /// For each segment in flight: the sequence number after it, and its time in the virtual queue.
     waits: VecDeque<(u32, Duration)>,
-    /// Acknowledgement numbers, and the time from which ACKs up to each may depart.
+    /// Acknowledgement numbers, each with the time at which an ACK of this number may depart.
     times: VecDeque<(u32, Time)>,
 }
 
-/// Most segments in flight, and most times, of a flow.
+/// Most entries of `waits`, and of `times`, of a flow.
 const MOST: usize = 4_096;
 
 impl VirtualQueue {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::ack::testing::{Bench, MSS, US};
 
-    /// Catches: times that are forgotten, or pass, while the ACKs are stopped.
+    /// Catches: stopped ACKs that later depart all at once.
     #[test]
     fn acks_that_were_stopped_depart_with_the_same_gaps() {
         let gaps = |stop: bool| {

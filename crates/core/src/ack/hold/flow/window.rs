@@ -195,7 +195,7 @@ mod tests {
         (flow, TcpSegment { ack: 5_000, window: 60_000, ..tcp })
     }
 
-    /// Catches: a request by an ACK that does not move its window; pacing by requested bytes.
+    /// Catches: an ACK that moves no window and still counts as a request; TCR that paces by requested bytes.
     /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
     #[test]
     fn an_ack_calls_for_no_more_than_its_window_leaves() {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(flow.grown(&reset, 10_000), Bytes(20_000));
     }
 
-    /// Catches: the window of a SYN taken back although it was used.
+    /// Catches: a reduced window that ends before data that the sender has already sent.
     #[test]
     fn a_first_window_is_not_made_smaller_than_what_was_sent() {
         let mut flow = HeldFlow { scale: Some(7), sent: 14_480, ..HeldFlow::default() };
