@@ -119,8 +119,8 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
     Finding { health: Health::Bad, ..lacking(what, seen, remedy) }
 }
 
-/// Number of the capability CAP_NET_RAW. It also holds for interfaces that belong to a user
-/// namespace.
+/// Number of the capability CAP_NET_RAW. In a user namespace, it suffices for the interfaces that
+/// belong to that namespace.
 const NET_RAW: u32 = 13;
 
 /// Findings about privileges. `effective` is the set of capabilities in hexadecimal, and `uid_map`
