@@ -20,8 +20,8 @@ const MOST: f64 = 8.0;
 /// Transfers fill the trunk, then end. Their TCP connections pass both gateways unchanged.
 ///
 /// Catches: an adjuster of the weight that is never called; load that counts twice or not at all; a
-/// weight that stays after the load has ended; with `probing = "management"`, a
-/// number of management connections that does not follow the weight; with `probing = "vegas"`, more than one
+/// weight that stays after the load has ended; with `probing = "management"`, a number of
+/// management connections that does not follow the weight; with `probing = "vegas"`, more than one
 /// connection.
 #[test]
 fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
