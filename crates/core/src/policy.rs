@@ -10,7 +10,7 @@ mod set;
 mod succession;
 
 pub use crate::meter::{Profile, ProfileError};
-pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, Ratio};
+pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, TermChange};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 pub use succession::Succession;

@@ -16,6 +16,7 @@ use tidegate_core::packet::{Kind, Member};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassSet, Conditioning, Exceed, Policy, PolicySet, Profile,
 };
+use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 
 use gateway_run::{
@@ -298,7 +299,7 @@ impl Mixed {
                     }
                     ClassOp::Remove => gateway.remove_class("class-2"),
                     ClassOp::Weigh(weight) => {
-                        let change = ClassChange { weight: Some(weight), ..Default::default() };
+                        let change = ClassChange::default().with(Term::WEIGHT, weight);
                         gateway.change_class(now, Class::DEFAULT, &change)
                     }
                 };

@@ -24,7 +24,7 @@ impl Gateway {
         for way in Direction::BOTH {
             let Some(classes) = self.egress[way.index()].link().classes() else { continue };
             let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
-            classes.check_terms(&change.terms())?;
+            classes.check_terms(change.terms())?;
             let changed = change.of(classes.terms(id), way);
             let rate = self.sorter.config().rate[way.index()];
             if classes.is_flat() {
@@ -40,7 +40,7 @@ impl Gateway {
         for (egress, terms) in self.egress.iter_mut().zip(terms) {
             if let (Some(classes), Some((id, terms))) = (egress.link_mut().classes_mut(), terms) {
                 classes.change(now, id, terms);
-                classes.change_ratios(id, change);
+                classes.change_own(id, change);
             }
         }
         Ok(())
@@ -64,7 +64,7 @@ impl Gateway {
             return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
         }
         for (way, classes) in self.sharing() {
-            classes.check_terms(&class.written())?;
+            classes.check_terms(class.written())?;
             classes.check_new(class, self.sorter.config().rate[way.index()])?;
         }
         self.sorter.rearrange();

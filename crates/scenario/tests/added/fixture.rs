@@ -213,7 +213,7 @@ impl LowestNumber {
 
 impl Scheduler for LowestNumber {
     fn declares(&self) -> &'static [Term] {
-        &[Term::Guarantee]
+        &[Term::GUARANTEE]
     }
 
     fn reserve(&mut self, _: usize) {}
