@@ -1,7 +1,8 @@
-//! Kinds of ports: the ways to open the two ports of a gateway.
+//! Backends: the ways to open the two ports of a gateway, on AF_XDP sockets or on packet sockets.
 //!
-//! To add a backend, write one file with a type that implements [`Backend`] and its [`Port`]. Then add its `mod`
-//! line, its line in [`BACKENDS`], and the line of its name in `crates/config/src/policy_file/backend.rs`.
+//! To add a backend, write a file with two types, one that implements [`Backend`] and one for its
+//! [`Port`]. Then add the file's `mod` line, an entry in [`BACKENDS`], and the backend's name in
+//! `crates/config/src/policy_file/backend.rs`.
 
 use std::fmt;
 
@@ -30,11 +31,13 @@ pub trait Backend: Sync {
         None
     }
 
-    /// Opens the ports `pair` for a gateway of at most `packets` packets, with the bypass programs of `wire`.
+    /// Opens the ports `pair` for a gateway of at most `packets` packets, and attaches the bypass
+    /// programs with the settings `wire`.
     ///
     /// # Errors
     ///
-    /// If the host does not support the backend. Then `pool` may have lost packets.
+    /// If the host does not support the backend. The buffers of some packets may then be missing in
+    /// `pool`.
     fn open(
         &self,
         pair: [&Interface; 2],
@@ -50,9 +53,10 @@ pub struct OpenPorts {
     pub ports: [Box<dyn Port>; 2],
     /// The memory of their frames.
     pub memory: PacketMemory,
-    /// The programs that pass frames while the gateway is away. `None` without fail-to-wire.
+    /// The bypass programs, which forward frames while the gateway is not alive. `None` if they
+    /// could not be attached.
     pub wire: Option<FailToWire>,
-    /// Details of the way in which the ports are open, such as "native, zero-copy". It may be empty.
+    /// How the ports were opened, such as "native, zero-copy". May be empty.
     pub mode: String,
     /// Warnings for the operator.
     pub notes: Vec<String>,
@@ -61,7 +65,7 @@ pub struct OpenPorts {
 /// The reason why ports cannot be opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BackendFault {
-    /// Another gateway serves a port.
+    /// Another gateway uses one of the ports.
     AlreadyRuns,
     /// The process lacks a privilege.
     NoPrivilege,

@@ -28,7 +28,7 @@ use crate::config::{Config, NextHop, TrunkEnd};
 /// Field names of an object, with their values as text.
 type Fields = BTreeMap<&'static str, String>;
 
-/// The same with names that may be composed.
+/// As [`Fields`], for names that are put together at run time.
 type NamedFields = BTreeMap<Cow<'static, str>, String>;
 
 fn named(fields: Fields) -> NamedFields {

@@ -192,7 +192,7 @@ impl Holds {
         self.hold(cx, member, packet, out)
     }
 
-    /// Returns `true` if a record can store all that a pure ACK states, and the flow's newest such ACK has
+    /// Returns `true` if a record can store all that the pure ACK `packet` states, and the template of the flow has
     /// the same options.
     fn can_be_record(&self, pool: &PacketPool, member: Member, packet: &PacketId) -> bool {
         let flow = &self.flows[member.index()];
@@ -205,7 +205,7 @@ impl Holds {
         alike && tcp.is_bare() && ecn == Ecn::NotEct && !flow.is_extended()
     }
 
-    /// Sends the packet in any case. Returns the bytes that it requests.
+    /// Sends `packet` without holding it. Returns the charged bytes of data that it requests.
     fn pass(&mut self, cx: &mut Cx<'_>, member: Member, packet: PacketId, out: &mut Fifo) -> u32 {
         let flow = &mut self.flows[member.index()];
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
@@ -221,7 +221,7 @@ impl Holds {
         cost
     }
 
-    /// Sends all held ACKs of the flow, and then the packet.
+    /// Sends all held ACKs of `member`, and then `packet`.
     fn pass_all(
         &mut self,
         cx: &mut Cx<'_>,

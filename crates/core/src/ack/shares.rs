@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
-    /// Catches: the current rate in place of the average; an average that does not converge.
+    /// Catches: windows that follow each short fall of a trunk's rate; windows that never follow the rate.
     /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
     }
 
-    /// Catches: a flow removed from an interval in which it was not seen.
+    /// Catches: a weight subtracted from the sum of the wrong interval after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);

@@ -152,9 +152,8 @@ mod tests {
         found
     }
 
-    /// Catches: a limit by time or by packets; a count without the calls of ACKs; a count without tolerance.
-    ///
-    /// Catches: a flow found at its rate, although all its ACKs depart at their bound.
+    /// Catches: a sender that counts as unresponsive although ACKs requested its data, or its fair share carries
+    /// the data; a sender that counts as unresponsive for 11 % of losses.
     #[test]
     fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_calls_of_its_acks() {
         // 4 Mbit/s carry 500 kB in a second. Of 25 Mbit/s, 20.5 are uncalled beyond the tolerance.
@@ -181,7 +180,7 @@ mod tests {
 
     /// Catches: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
     ///
-    /// Catches: the state of a flow inherited by the next flow of the same index.
+    /// Catches: a new flow that is unresponsive because the flow before with its index was.
     #[test]
     fn a_sender_that_slows_down_is_responsive_again_after_some_seconds() {
         let mut uncalled = Uncalled::default();
@@ -226,7 +225,7 @@ mod tests {
         assert_eq!((uncalled.expires_at(), uncalled.refusing()), (None, 0));
     }
 
-    /// Catches: time that goes backwards spared twice, or an underflow.
+    /// Catches: excess forgiven twice after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_grants_no_tolerance() {
         let mut uncalled = Uncalled::default();

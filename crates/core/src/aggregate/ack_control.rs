@@ -1,4 +1,4 @@
-//! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
+//! ACK control of an aggregate: data and ACKs of the aggregate's flows go in, released ACKs come out.
 //!
 //! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
@@ -8,18 +8,18 @@ use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// ACK control of an aggregate, if it has one.
+/// State of the ACK control of an aggregate. Empty if its policy has no ACK control.
 #[derive(Default)]
 pub(super) struct SenderControl {
     pub(super) control: Option<Box<dyn AckControl>>,
     spec: Option<AckSpec>,
-    /// Data passes at once and is charged later.
+    /// Data of ACK-controlled flows passes at once and is charged later, as the bottleneck is upstream.
     passes: bool,
-    /// Packets of ACK-controlled flows that entered the queue, without those moved to other queues.
+    /// Packets and bytes of ACK-controlled flows that entered the queue, less those moved to other aggregates.
     pub(super) entered: Governed,
-    /// Counters of earlier ACK controls.
+    /// Counters of earlier ACK controls of this aggregate, which policies replaced.
     past: Counts,
-    /// Next member whose held ACKs are taken: the aggregate is being dissolved.
+    /// While the aggregate is dissolved: the next member whose held ACKs are taken out.
     taken: u32,
 }
 
@@ -57,7 +57,7 @@ fn spec(policy: &Policy) -> Option<(&AckSpec, &Profile)> {
 }
 
 impl Aggregate {
-    /// True if ACK control applies to the senders.
+    /// Returns `true` if the policy controls senders by their ACKs.
     #[must_use]
     pub const fn has_ack_control(&self) -> bool {
         self.senders.control.is_some()

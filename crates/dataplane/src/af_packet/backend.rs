@@ -9,7 +9,7 @@ use crate::interface::Interface;
 use crate::memory::PacketMemory;
 use crate::port::Port;
 
-/// The backend `af-packet`.
+/// The backend `af-packet`: works on every interface and without root.
 pub(crate) struct PacketBackend;
 
 impl Backend for PacketBackend {
@@ -38,7 +38,7 @@ impl Backend for PacketBackend {
         let mut notes = Vec::new();
         let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
             Ok(wire) => Some(wire),
-            // Otherwise both gateways would forward each frame.
+            // Refused: with two gateways on the ports, each frame would be forwarded twice.
             Err(error @ WireError::Alive { .. }) => return Err(error.into()),
             Err(error) => {
                 notes.push(format!("no fail-to-wire: {error}"));

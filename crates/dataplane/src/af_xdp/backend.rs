@@ -8,7 +8,7 @@ use crate::fail_to_wire::{Mode, WireConfig};
 use crate::interface::Interface;
 use crate::memory::PacketMemory;
 
-/// The backend `af-xdp`.
+/// The backend `af-xdp`: gets frames directly from the driver, past the network stack.
 pub(crate) struct XdpBackend;
 
 impl Backend for XdpBackend {

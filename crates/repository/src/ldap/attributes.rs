@@ -1,8 +1,8 @@
 //! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
-//! One row for each field: the path of the field, its attribute, the last number of the attribute's
-//! OID. Schedulers declare the terms that only their classes have, and the numbers of these terms. The schema
-//! files in `packaging/ldap` are made from all rows.
+//! Each row has a field, its attribute, and the last number of the attribute's OID. Schedulers
+//! declare the fields that only their classes have, with the numbers. The schema files in
+//! `packaging/ldap` are generated from all rows.
 //!
 //! Source: RFC 3703 (`pcim...`). Attributes that RFC 3703 and RFC 4104 lack are our own (`tg...`),
 //! in the terms of QPIM, RFC 3644.
@@ -14,7 +14,7 @@ use tidegate_config::ItemKind;
 use tidegate_config::ItemKind::{Class, Policy, Trunk};
 use tidegate_core::scheduler::{SchedulerSpec, Term};
 
-/// A field of items and its attribute.
+/// A field of a policy, class or trunk, and its attribute.
 #[derive(Clone)]
 pub(super) struct Field {
     /// Kinds of items with this field.
@@ -73,10 +73,10 @@ const fn row(
     Field { kinds, path, attribute: Cow::Borrowed(attribute), number }
 }
 
-/// Every field, in the order of the numbers. A number is never used again for another attribute.
+/// All fields, in the order of the numbers. A number is never reused for another attribute.
 ///
-/// If RFC 3703 or RFC 4104 also has an attribute (`standard.rs`, `filter.rs`), the one here keeps
-/// only values that the standard one cannot express.
+/// Some fields also have an attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`). The
+/// attribute in this table then holds only values that the standard one cannot express.
 pub(super) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
     let declared = SchedulerSpec::all_terms().filter(|term| !term.is_of_the_link()).map(of_term);
     let mut all: Vec<_> = ROWS.iter().cloned().chain(declared).collect();
@@ -84,7 +84,8 @@ pub(super) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
     all
 });
 
-/// The field of a term that a scheduler declares. The attribute of `loss_bound` is `tgLossBound`.
+/// The row of `term`, a field of classes that a scheduler declares. For example, the attribute of
+/// `loss_bound` is `tgLossBound`.
 fn of_term(term: Term) -> Field {
     let capital = |word: &str| {
         let mut letters = word.chars();

@@ -44,7 +44,7 @@ enum ClassCommand {
     Set {
         /// The class
         name: String,
-        // The schedulers declare the fields.
+        // The help is generated, because the schedulers declare the fields of their classes.
         #[arg(required = true, value_name = "FIELD=VALUE", help = help_of_fields())]
         fields: Vec<String>,
     },
@@ -145,13 +145,13 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(change)
 }
 
-/// The form of the term that `field` sets, or sets a part of: `guarantee.up`.
+/// The form of the values that `field` takes; `guarantee.up` has the form of `guarantee`.
 fn form_of(field: &str) -> Option<TermForm> {
     let name = field.split_once('.').map_or(field, |(name, _)| name);
     ClassChange::terms().find(|term| term.name() == name).map(Term::form)
 }
 
-/// The help on the fields of `tidegate class set`.
+/// The help text of `tidegate class set` on the fields.
 fn help_of_fields() -> String {
     let (ways, others): (Vec<_>, Vec<_>) =
         ClassChange::terms().partition(|term| term.declaration().each_way);

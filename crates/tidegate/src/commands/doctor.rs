@@ -203,14 +203,14 @@ fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
     findings
 }
 
-/// Returns `true` if ports of `backend` have a largest MTU, and no other backend can take their place.
+/// Returns `true` if the file requires a backend whose ports have a largest MTU.
 fn is_limited(backend: Backend) -> bool {
     let of_file = BACKENDS.iter().find(|it| it.name() == backend.name());
     of_file.is_some_and(|it| it.most_mtu().is_some())
 }
 
-/// Checks that ports with the MTUs `lan` and `wan` work together. AF_XDP has room for `most` bytes. `is_limited`: the
-/// file asks for AF_XDP.
+/// Checks that ports with the MTUs `lan` and `wan` work together. AF_XDP permits MTUs of up to
+/// `most`. With `is_limited`, the file requires AF_XDP.
 fn mtu(lan: u32, wan: u32, is_limited: bool, most: u32) -> Finding {
     if lan != wan {
         let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");

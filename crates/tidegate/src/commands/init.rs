@@ -1,4 +1,4 @@
-//! `tidegate init` writes a first policy file. It asks for the ports and the rates.
+//! `tidegate init` writes a first policy file. It asks for the two network interfaces and the rates.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};

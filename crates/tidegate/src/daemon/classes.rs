@@ -185,7 +185,7 @@ fn in_range(term: Term, value: &TermValue) -> bool {
     }
 }
 
-/// The ranges of all terms in words.
+/// Describes the permitted ranges of the fields of classes that are whole numbers, and of the burst.
 fn ranges() -> String {
     let numbers = api::ClassChange::terms().filter_map(|term| match term.form() {
         TermForm::Whole(least, most) => Some((term, least, most)),

@@ -14,8 +14,8 @@ use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports of the configuration `installed` with its backend. Without one, the first backend that the host
-/// supports is taken.
+/// Opens the ports of the configuration `installed` with the backend that it names. If it names
+/// none, uses the first backend that the host supports.
 pub(crate) fn open(
     installed: &Installed,
     clock: &Monotonic,
@@ -48,7 +48,8 @@ fn open_on(
             Ok(opened) => return Ok(described(config, backend.name(), opened, trunks, notes)),
             Err(error) if wanted.peek().is_none() => return Err(refused(&error)),
             Err(error) => {
-                // Failed ports may have kept packets. No other component has any yet.
+                // The failed ports may have kept packets of the pool. No other component has any
+                // yet, so the pool is made again.
                 *pool = PacketPool::with_capacity(config.gateway.packets);
                 notes.push(format!("{} is not possible here: {error}", backend.title()));
             }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// Catches: silence that data does not end; silence counted from the last request instead of the first.
-    /// Catches: silence of a sender that may not send.
+    /// Catches: a sender taken for silent although its receiver's window is full.
     #[test]
     fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
         let mut flow = after(20);
@@ -156,7 +156,7 @@ mod tests {
         assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
-    /// Catches: a pause that is never seen, never ends, or ends with the first request.
+    /// Catches: an application-limited sender that is never detected; one that stays application-limited for ever.
     /// Catches: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
     #[test]
     fn who_paused_is_answering_until_it_has_sent_much() {
@@ -213,7 +213,7 @@ mod tests {
         assert!(flow.has_ended());
     }
 
-    /// Catches: a reset that counts for nothing while something is missing.
+    /// Catches: a reset connection that still gets credit, as some of its data was lost.
     #[test]
     fn who_was_reset_has_ended() {
         let mut flow = after(20);
