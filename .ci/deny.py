@@ -1,6 +1,7 @@
 """Checks licences and banned crates by the rules of deny.toml, with `cargo metadata`.
 
-This takes a second; building `cargo deny` takes minutes. `make deny` runs it, advisories included.
+`make check` runs this script, which takes a second. `make deny` runs `cargo deny`, which checks the
+same rules and known vulnerabilities (advisories), but takes minutes to build the first time.
 """
 
 import json

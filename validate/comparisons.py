@@ -1,4 +1,9 @@
-"""The comparisons. Each function adds its tables and verdicts to a report."""
+"""Compares the simulator with ns-2, ns-3, formulas and measured kernels.
+
+`golden`, `networks`, `aqms`, `losses` and `kernel` make one comparison each, and add its tables and
+verdicts to a report. A toggle reverses one detail of our TCP (its cause). If a difference from a
+reference then disappears, this detail explains the difference.
+"""
 
 import subprocess
 import sys
@@ -48,7 +53,7 @@ def changed_by(tcp: Mapping[str, Any]) -> Simulate:
 def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, str], list[Run]]:
     """Runs all scenarios with all seeds; returns the runs by names of scenario and simulator.
 
-    For a toggle, the name of its cause stands for our simulator with that detail reversed.
+    Runs of our simulator have the name "ours". Runs with a toggle have the toggle's cause.
     """
     todo = []
     for scenario in scenarios:
@@ -193,7 +198,8 @@ def losses(report: Report, pool: Executor) -> None:
         for name, (formula, assumed, without) in FORMULAS.items():
             rate = Quantity(name, lambda run: run["goodput"], "{:.1f}/s", near)
             expected = {"formula": formula(*of)}
-            # The cause lies in the formula, so reversing it changes the reference instead of ours.
+            # The formula makes the wrong assumption, so the toggle changes the formula's value. The
+            # report expects a changed value of ours, so ours is scaled by the ratio of both values.
             turned = without(*of) if without else expected["formula"]
             explained = (
                 {assumed: segments["ours"] / turned * expected["formula"]} if without else {}

@@ -1,7 +1,7 @@
 """Downstream of a shaper, a narrower link decides how its connections share the rate.
 
 Source: aggregates, sections 4 and 5: the rate of an aggregate is controlled where it begins, and
-section 5 begins with bottlenecks elsewhere. Ledger, A000-1, A000-11 and R000-12.
+section 5 begins with bottlenecks elsewhere; docs/ledger.md, A000-1, A000-11 and R000-12.
 Differs: see `_server.py`. The access link leads to a core link, which all four connections share
 before their own links. The paper shows no such network. The core link has a RED queue as in
 `section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s; a core of 600 kbit/s has

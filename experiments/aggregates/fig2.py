@@ -1,7 +1,7 @@
 """A policed TCP window swings above and below the rate window, so that part of the rate is lost.
 
-Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt. A window of W sends
-exactly the rate r: all packets conform, and no tokens are lost.
+Source: aggregates, figure 2; docs/ledger.md, R000-5: the rate window is W = r rtt. A window of W
+sends exactly the rate r: all packets conform, and no tokens are lost.
 Differs: see `_server.py`. Each of the four connections has a policer, as in figure 6. Four
 downloads in the background share the access link: without them a window of 20 packets rarely falls
 below W when it is halved. The profile has no peak rate, because a packet may exceed a peak rate

@@ -1,7 +1,8 @@
 """A policer that drops uses more of the rate with common tokens than with one policer per flow.
 
 Source: aggregates, section 4: the paper shows a policer that marks packets out of profile, and says
-that its results also apply to a policer that drops them. Ledger, A000-5, A000-6, A000-10, A000-13.
+that its results also apply to a policer that drops them; docs/ledger.md, A000-5, A000-6, A000-10,
+A000-13.
 Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
 departing packets conform. The profile has no peak rate: hosts send several packets at once, and a
 peak rate drops all but the first with every allocation (`#peak`).

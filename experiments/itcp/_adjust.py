@@ -1,7 +1,7 @@
 """Laws that set the weight of one aggregate from its queue or its load, for the ideal models.
 
-Source: integrated TCP, section 3.1, equations (7) to (10); ledger section 4, R002-9 (the paper's
-law without changes).
+Source: integrated TCP, section 3.1, equations (7) to (10); docs/ledger.md, R002-9 (the paper's law
+without changes).
 Differs: queues and files are in seconds: the time in which the whole bottleneck would send them. In
 equation (8), the share by weight replaces the expected bandwidth cwnd / minRTT. After a decrease,
 the literal law waits for two more negative rounds. A slope of exactly 0 counts neither as positive

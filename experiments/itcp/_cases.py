@@ -20,7 +20,7 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cases:
-    """The cases of an experiment. All their claims have the same id of the ledger."""
+    """The cases of an experiment. All their claims have the same id of docs/ledger.md."""
 
     experiment: Experiment
     acceptance: str

@@ -1,6 +1,6 @@
 """Ideal models of the bottleneck: processor sharing, and weighted sharing between aggregates.
 
-Source: integrated TCP, sections 2 and 3; ledger sections 2 and 4.
+Source: integrated TCP, sections 2 and 3.
 Differs: the share of an aggregate follows its weight without delay, and other aggregates use the
 share of an idle one without delay. There are no packets, round trips or slow starts.
 

@@ -1,6 +1,6 @@
 """The workload of aggregates: files with Poisson arrivals and Pareto sizes.
 
-Source: integrated TCP, section 4; ledger section 5.
+Source: integrated TCP, section 4.
 Differs: the paper does not print the packet size. Packets here have 1,000 B of payload, and loads
 count the payload.
 """

@@ -1,6 +1,6 @@
 """Subnets send files through one bottleneck; each gateway carries its files over one connection.
 
-Source: integrated TCP, section 4; ledger sections 5 and 10.
+Source: integrated TCP, section 4.
 Differs: the paper prints neither packet size, headers, alpha, initial weight nor the order in which
 aggregates start. Packets have 1,000 B of payload and 40 B of headers, and loads count the payload.
 Aggregate connections start 1 s apart, before any file, with alpha = beta = 1 packet and weight 10.

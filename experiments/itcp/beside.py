@@ -1,6 +1,6 @@
 """Aggregates beside other traffic: separate connections at 200 ms, RED, and Reno, CUBIC and BBR.
 
-Source: integrated TCP, sections 1, 2 and 5 (open questions); ledger A002-7.
+Source: integrated TCP, sections 1, 2 and 5 (open questions); docs/ledger.md, A002-7.
 Differs: see `_network.py`. Runs use the two subnets E1, last 4,000 s and have fixed weights of 10.
 In some cases one greedy connection shares the bottleneck. The buffer is the paper's 10,000 packets
 ("large"), 100 packets ("small", twice the bandwidth-delay product), or RED with the same 100

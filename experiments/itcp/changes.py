@@ -1,6 +1,6 @@
 """Adjusters when the number of connections changes, and when a load halves.
 
-Source: integrated TCP, section 5 (open questions); ledger A002-12.
+Source: integrated TCP, section 5 (open questions); docs/ledger.md, A002-12.
 Differs: see `_network.py`. In the cases "connections" the largest weight is the number n_i of open
 local connections, the other reading of the paper's text. In the cases "half", half of the clients
 of subnet 1 stop at 2,000 s, so that its load falls to 0.27.

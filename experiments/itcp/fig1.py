@@ -1,6 +1,6 @@
 """Figure 1: windows of weighted Vegas connections follow their weights.
 
-Source: integrated TCP, section 3, equation (3), figure 1; ledger section 3, A002-1.
+Source: integrated TCP, section 3, equation (3), figure 1; docs/ledger.md, A002-1.
 Differs: see `_network.py`. Here each sender is greedy, from 10 s on. The paper does not print its
 weights. Each connection first sends 5 kB alone, so that it sees the true base round-trip time. Only
 in the cases "late" does the second connection start 30 s after the first, on a path whose queue the

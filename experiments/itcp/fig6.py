@@ -1,6 +1,6 @@
 """Figure 6: shares of four subnets, with rounds of 120 samples.
 
-Source: integrated TCP, section 4.3, figure 6; ledger section 5, E3.
+Source: integrated TCP, section 4.3, figure 6 (subnets E3).
 Differs: see `_network.py`. Each subnet has ten clients; the paper does not print their number. The
 paper's own sufficient condition does not hold here: sum(rho_i + eps) is 1.08, or 1.11 with headers.
 """

@@ -1,6 +1,6 @@
 """Ideal model: shares in proportion to the loads speed up class 1, as do proportional weights.
 
-Source: integrated TCP, sections 3.1 and 4; ledger A002-2, A002-4 and section 9.
+Source: integrated TCP, sections 3.1 and 4; docs/ledger.md, A002-2 and A002-4.
 Differs: see `_fluid.py` and `_adjust.py`. Shares follow the weights without delay, so no adjuster
 of weights can reach more. `by load` has fixed weights in proportion to the loads, which no gateway
 knows. `proportional` is a law of ours: each gateway sets its weight in proportion to its own load,

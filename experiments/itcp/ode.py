@@ -1,6 +1,6 @@
 """In the simplified model shares converge to rho_i / rho, whether weights decay or grow.
 
-Source: integrated TCP, section 3.1, equation (12); ledger A002-5.
+Source: integrated TCP, section 3.1, equation (12); docs/ledger.md, A002-5.
 Differs: the paper calls the system stable if eps < 1 - rho, where "stable" means that all weights
 decay to 0. The shares converge in both cases, because the eigenvalue of the eigenvector rho is
 greater than all others. With the paper's limits 1 and n, the weights stop at the lower limit. The

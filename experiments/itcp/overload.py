@@ -1,6 +1,6 @@
 """Growth of queues beside one giant file, and under a load above the bottleneck.
 
-Source: integrated TCP, section 2; ledger A002-3, A002-9.
+Source: integrated TCP, section 2; docs/ledger.md, A002-3, A002-9.
 Differs: see `_network.py`. The giant file has 400 MB and arrives at subnet 2 at 600 s. The
 overload is class 1 at 0.85 of the bottleneck beside class 2 at 0.25.
 """

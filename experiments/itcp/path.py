@@ -1,6 +1,7 @@
 """A path whose delay changes during the run.
 
-Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); ledger A002-12.
+Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); docs/ledger.md,
+A002-12.
 Differs: see `_network.py`. The run has 2,000 s. At 1,000 s the delay between the gateway of subnet
 1 and the router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms
 ("longer") or falls from 81 to 41 ms ("shorter"). Packets on the link arrive at their old time.

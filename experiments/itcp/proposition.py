@@ -1,6 +1,6 @@
 """If sum(rho_i + eps) < 1, the weights reach shares above the loads after finitely many updates.
 
-Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; ledger A002-8.
+Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; docs/ledger.md, A002-8.
 Differs: the model is the paper's. One connection changes at a time, chosen at random among those
 that may change. Increases know the exact difference of share and load, as the proof assumes.
 Decreases may go below 1 (assumption iv); the case "limit" has the paper's lower limit of 1.

@@ -1,6 +1,6 @@
 """Sweeps of the adjusters' parameters: eps or margin, beta, length of a round, initial weight.
 
-Source: integrated TCP, section 3.2; ledger A002-11.
+Source: integrated TCP, section 3.2; docs/ledger.md, A002-11.
 Differs: see `_network.py`. Runs use the two subnets E1 and last 4,000 s. "until" is the time until
 both shares exceed their loads for the first time. A run in which they never do counts as 4,000 s.
 """

@@ -1,6 +1,6 @@
 """The paper's theorems against event simulations of one queue and of two queues.
 
-Source: integrated TCP, section 2, theorems 1 to 3, and appendix, theorems 4, 5; ledger section 2.
+Source: integrated TCP, section 2, theorems 1 to 3, and appendix, theorems 4, 5.
 Differs: see `_fluid.py`. Equation (1) is judged with files of tail indices 1.9 and 1.6 at the loads
 of E1. With E1's own index 1.2, the load of a run is not near its mean even after 50,000 s; with its
 index 2.5, the tails need probabilities far below 1e-4. Equation (2) with theorem 4 reads
@@ -167,7 +167,7 @@ def gamma_value(runs: Table) -> Numbers:
 def bound(x: np.ndarray, start: float = 1.0) -> np.ndarray:
     """Theorem 3 for E1: class 2 stays busy longer than x, and a file of class 1 is large.
 
-    Source: ledger section 2, equation (17), with the limit eps = 0 and `x0` = 1 s.
+    Source: integrated TCP, equation (17), with the limit eps = 0 and `x0` = 1 s.
     """
     first, second = E1
     gamma = growth(first, OVERLOADED)

@@ -1,6 +1,6 @@
 """TCP flows with ECN share one bottleneck, the link of a gateway.
 
-Source: marking, section 5; ledger sections 4, 5, 6 and 10.
+Source: marking, section 5.
 Differs: the router is the gateway, whose link sends two frames of 1,514 B at once after a pause.
 Senders have profile `ns2-2003`: NewReno, an ACK for each segment, least window one segment. Packets
 have 500 B from the IP header on, 40 B of them headers. Half of a flow's delay is on its sender's

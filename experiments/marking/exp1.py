@@ -1,6 +1,6 @@
 """With predictive marking, a bottleneck that 240 flows share drops no packet and has a short queue.
 
-Source: marking, section 5.1, figures 3, 4 and 5; ledger sections 4, 5 and 9.
+Source: marking, section 5.1, figures 3, 4 and 5.
 Differs: see `_network.py`. A seventh algorithm, `coverage`, is ours. For each flow, the paper
 predicts one round (the packets of one round trip) until the last flow's next round begins. Flows
 with short round trips send several rounds in this time. `reference` and `heuristic` count all of
@@ -315,7 +315,7 @@ for number, each in enumerate(SWEPT):
 
 FLOOR = (
     "240 senders with a least window of two segments keep 240 kB in flight. Buffer and path hold "
-    "278 kB at most, and marks cannot make a window smaller (ledger, section 10)"
+    "278 kB at most, and marks cannot make a window smaller"
 )
 
 

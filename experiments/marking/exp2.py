@@ -1,6 +1,6 @@
 """Marking keeps the guarantees of four classes, some of which JoBS alone has to break.
 
-Source: marking, section 5.2, figures 6, 7 and 8; ledger sections 6, 9 and 10.
+Source: marking, section 5.2, figures 6, 7 and 8.
 Differs: see `_network.py` and `_classes.py`. (a) is JoBS alone, (b) JoBS with the heuristic. JoBS
 is the authors' scheduler with a repaired search for the class that loses a packet; `make validate`
 compares it with theirs. `coverage` instead of the heuristic is ours. Figure 7 shows the loss of the

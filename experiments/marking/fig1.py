@@ -1,6 +1,6 @@
 """The predicted packets of a flow's next round, compared with the packets that then arrive.
 
-Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); ledger A004-11.
+Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); docs/ledger.md, A004-11.
 Differs: see `_network.py`. The paper's figure is a drawing; this one is measured. The tracker
 `paper` predicts a round at the end of the round before. The flows are one greedy flow of 100 ms, or
 the 60 greedy flows of experiment 1, on the link of experiment 1 with `reference`.

@@ -1,16 +1,24 @@
-"""The filter that selects the flows to track decides the quality of the heuristic marking.
+"""The filter that selects the tracked flows decides the quality of the heuristic marking.
 
-Source: marking, section 3.1 (trade-off of Delta and M); ledger sections 5 and 10, A004-12.
+The heuristic marking tracks large flows only: a filter selects the flows that send more than M
+bytes in an interval of Delta seconds.
+
+Source: marking, section 3.1 (with a larger Delta the data is older, with a larger M the projection
+is less accurate); docs/ledger.md, A004-12 (a sweep of Delta and M).
 Differs: see `_network.py`. The network of experiment 1 has 240 flows. A network of 10,000 flows has
-41.7 times its rate and buffer, and runs for 12 s, of which 4 s count. Filters are the paper's with
-3 stages of 8 counters, which passes nearly all flows, one with 3 stages of 256, and `coverage`,
-which has parallel stages and adapts its threshold to the traffic. `make bench` measures the
-instructions per packet.
+41.7 times its rate and buffer, and runs for 12 s, of which 4 s count. There are three filters:
 
-Coverage is the fraction of the bytes that belong to tracked flows. Rho is its inverse, by which the
-heuristic multiplies the predicted rounds to account for untracked flows. A false positive is a
-tracked flow that sent less than the threshold in the interval in which the filter selected it; the
-simulator knows the bytes of each flow. All three are means over the intervals after the warm-up.
+- "3 x 8" is the paper's, with 3 stages of 8 counters. It selects nearly all flows.
+- "3 x 256" is the same filter with 256 counters in each stage.
+- "coverage" has parallel stages, and adapts its threshold to the traffic.
+
+`make bench` measures the instructions per packet.
+
+Coverage is the fraction of the bytes that belong to tracked flows. Rho is 1 / coverage. The
+heuristic predicts the bytes of the tracked flows, and multiplies them by rho to account for the
+other flows. A false positive is a flow that is tracked, but sent less than M in the interval in
+which the filter selected it; the simulator knows the bytes of each flow. Coverage, rho and the
+fraction of false positives are means over the intervals after the warm-up.
 """
 
 from typing import Any
@@ -160,7 +168,7 @@ FIGURES = {
 
 
 def claim(name: str, count: int, column: str, what: str, **judged: Any) -> None:
-    """Adds a claim about a number of one filter; without bounds as context."""
+    """Adds a claim about one quality of a filter. Without bounds its kind is context."""
     case = name if count == FEW else f"{name}, {count} flows"
 
     def number(runs: Table) -> Numbers:
@@ -182,7 +190,7 @@ JUDGED: dict[tuple[str, int, str], dict[str, Any]] = {
         "filter raises its threshold when its memory was full, so it tracks 2,140 flows on average",
     },
 }
-"""Bounds. The ledger wants a filter to find 80 % of the bytes, which is a rho of 1.25."""
+"""Bounds of claims. The bound 0.8 is ours: tracked flows have 80 % of the bytes, so rho is 1.25."""
 
 for each, flows_of_it in CASES.values():
     if each in {swept(d, m) for d in INTERVALS for m in THRESHOLDS}:
@@ -193,7 +201,8 @@ for each, flows_of_it in CASES.values():
 
 @filters.claim("A004-12", "flows above the threshold that a filter missed, all cases", at_most=0)
 def missed(runs: Table) -> Numbers:
-    # `coverage` can track 4,096 flows, and its threshold does not change within an interval.
+    # Left out is `coverage`: it can track at most 4,096 flows, so it misses flows when more are
+    # above its threshold.
     cases = [case for case, (name, _) in CASES.items() if not name.startswith("coverage")]
     total: np.ndarray = np.sum([of(runs, case, "missed") for case in cases], axis=0)
     return total

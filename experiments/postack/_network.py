@@ -1,8 +1,8 @@
 """Senders and receivers 52 ms apart, and a gateway between them with a policy of 10 Mbit/s.
 
-Source: postack, ledger section 7 (the testbed's defaults) and section 9 (its own measurements).
-Differs: only the paper's abstract is available, and it prints no parameters. All parameters are the
-ledger's: 10 Mbit/s, 52 ms, four flows, windows of 64 KiB or without a limit. Hosts are like Linux
+Source: postack; docs/ledger.md, A001-1 to A001-10.
+Differs: only the paper's abstract is available, and it prints no parameters. The parameters are
+ours: 10 Mbit/s, 52 ms, four flows, windows of 64 KiB or without a limit. Hosts are like Linux
 6. ACK control has three release rules: "gate" (the default, also P3), "bucket" (P1) and
 "virtual-queue" (P2). The baseline is "none", a queue for each flow (`per-flow`, deficit round
 robin) that holds 8 MiB per flow, so that it never drops. Runs take 40 s, of which 30 s count.

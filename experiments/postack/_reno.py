@@ -1,6 +1,6 @@
 """A model of Reno with whole packets within TCR's window, one round trip at a time.
 
-Source: postack, ledger section 4 (the formula) and R001-3 (the window); RFC 5681, RFC 6582.
+Source: postack; docs/ledger.md, A001-3 (the formula) and R001-3 (the window); RFC 5681, RFC 6582.
 Differs: this model shares no code with the simulator. A loss halves the window, and its repair
 takes a round trip. In other round trips the window grows by a packet, up to the window of TCR.
 Random numbers select the lost packets. The ledger's formula 1/(1 + p W^2/8) makes four more

@@ -1,7 +1,7 @@
 """ACK control protects honest flows: senders that ignore congestion take no more than without it.
 
-Source: postack, ledger R001-9 (packets of other traffic do not close the gate); RFC 2914, section
-3.2; Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
+Source: postack; docs/ledger.md, R001-9 (packets of other traffic do not close the gate); RFC 2914,
+section 3.2; Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
 Differs: see `_network.py`. The paper has no aggressors. Four honest flows share 10 Mbit/s with one
 to eight aggressors of one kind. `blind` is TCP that sends 12.5 Mbit/s and ignores its window.
 `slow` is the same at one and a half times its share. `udp` is UDP of 12.5 Mbit/s. With `division`,

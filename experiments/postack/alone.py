@@ -1,6 +1,7 @@
 """A download that has the line to itself takes no longer when its ACKs are held.
 
-Source: postack, ledger R001-9: the gate releases an ACK while the queue has room for its data.
+Source: postack; docs/ledger.md, R001-9: the gate releases an ACK while the queue has room for its
+data.
 Differs: see `_line.py`. The ledger has no numbers for this. One download has 400 kB or 1 MB, on
 lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download, or it
 follows four seconds after another one: 3 MB from a server 1 ms away. Times are divided by those of

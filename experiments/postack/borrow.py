@@ -1,6 +1,6 @@
 """When a class borrows rate or returns it, its senders follow, and the queue stays small.
 
-Source: postack, ledger R001-9 (the gate needs no estimate of any rate) and A001-6.
+Source: postack; docs/ledger.md, R001-9 (the gate needs no estimate of any rate) and A001-6.
 Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each with a guarantee of half
 and a limit of the whole rate. One has TCP; the other has UDP of 12 Mbit/s from 15 s to 25 s. The
 policy of TCP has the rate of the link, so that the class limits TCP. Data waits at the class, or,

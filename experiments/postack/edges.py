@@ -1,6 +1,7 @@
 """Special cases in which ACK control estimates the requested data badly, and how long queues get.
 
-Source: postack, ledger R001-8 (the cost of an ACK is the data it requests) and R001-9 (the target).
+Source: postack; docs/ledger.md, R001-8 (the cost of an ACK is the data it requests) and R001-9 (the
+target).
 Differs: the ledger has no numbers for this. In each case data goes up through a gateway whose link
 is the bottleneck, with a round trip of 40 ms to the receivers. Hosts are like Linux 6.
 

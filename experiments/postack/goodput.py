@@ -1,8 +1,8 @@
 """Holding ACKs costs no goodput, and shares it as fairly as a queue for each flow.
 
-Source: postack, abstract ("emulates per-flow queuing"), ledger A001-1 and A001-4.
+Source: postack, abstract ("emulates per-flow queuing"); docs/ledger.md, A001-1 and A001-4.
 Differs: see `_network.py`. Goodput must be within 1 % of that of a queue for each flow, which is
-stricter than the ledger's 3 %. Data goes up, through the queue of the policy, or down; there it
+stricter than the 3 % of A001-4. Data goes up, through the queue of the policy, or down; there it
 reaches the gateway after the path, and the ACKs go up.
 """
 

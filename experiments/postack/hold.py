@@ -1,6 +1,7 @@
 """ACKs are held for a short time: without losses a sender measures little more than its path.
 
-Source: postack, ledger R001-11 (b), which bounds each hold; the bounds are goals of this project.
+Source: postack; docs/ledger.md, R001-11 (b), which bounds each hold; the bounds are goals of this
+project.
 Differs: see `_line.py`. 1, 4 and 32 endless downloads with CUBIC have a round trip of 50 ms, and
 the path loses nothing. The smoothed round-trip time of the slowest sender counts, from 20 s to 40
 s. It may exceed the path by 30 ms, or by two segments of each download at the policy's rate if this

@@ -1,6 +1,6 @@
 """Even if the delay to the senders varies, the gate requests as much data as the rate carries.
 
-Source: postack, ledger R001-9 (the gate) and A001-4.
+Source: postack; docs/ledger.md, R001-9 (the gate) and A001-4.
 Differs: in the ledger the path to the senders has a constant delay, and the gate requests the data
 that the rate carries in the shortest round trip. Here each ACK on its 0.1 ms link to the sender
 gets a random delay. Eight senders are 10 ms from their receivers and have unlimited windows. Runs

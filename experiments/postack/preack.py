@@ -1,6 +1,6 @@
 """A relay that acknowledges early keeps the rate filled, despite losses on the path after it.
 
-Source: postack, ledger R001-21 (PreAck) and section 7 ("helper for fast rate recovery").
+Source: postack; docs/ledger.md, R001-21 (PreAck).
 Differs: see `_network.py`. `Kind::Relay` in `crates/sim/src/scenario/traffic.rs` lists the
 differences between a relay and PreAck. Relays are next to the gateway, on its WAN side. The gateway
 limits the senders to the rate; packets are lost between relays and receivers. A relay buffers 64

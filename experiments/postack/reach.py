@@ -1,6 +1,6 @@
 """The window that losses allow limits the possible gain over TCR.
 
-Source: postack, ledger A001-3 (gate over TCR at 2 % loss).
+Source: postack; docs/ledger.md, A001-3 (gate over TCR at 2 % loss).
 Differs: see `_network.py` and `loss`. The path loses 2 % of the packets at every rate. At the
 largest rate no policy limits a sender. Reno then has windows of about eight packets. The share of a
 flow needs 10.8 packets at 10 Mbit/s and 7.6 at 7 Mbit/s. At 7 Mbit/s, p W^2 has the same value as

@@ -1,6 +1,7 @@
 """The cost of a segment and its ACK does not grow with the number of flows whose ACKs are held.
 
-Source: postack, ledger A001-9 (processor time per packet within 30 % from few flows to 10,000).
+Source: postack; docs/ledger.md, A001-9 (processor time per packet within 30 % from few flows to
+10,000).
 Differs: callgrind counts instructions of the gateway without its ports, which are the same on a
 busy machine. That one core forwards 750 Mbit/s is measured on live ports. Two segments of each flow
 circulate at 2 Gbit/s, and the gate holds the ACKs of the rest. The number of instructions is the

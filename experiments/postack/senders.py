@@ -1,6 +1,6 @@
 """With held ACKs, no kind of TCP sender stalls or times out.
 
-Source: postack, ledger A001-7 and A001-10.
+Source: postack; docs/ledger.md, A001-7 and A001-10.
 Differs: see `_network.py`. Senders are the simulator's Linux TCP with one changed setting at a
 time. There is no loss, so every timeout is the gateway's fault. Windows are 64 KiB, or 48 kB with a
 given window scale or none. The class of 20 kbit/s has ten flows, a warm-up of one minute and five

@@ -1,12 +1,18 @@
-"""With ACKs held, the largest queue of a gateway after slow start is a small fraction as well.
+"""With ACKs held, the gateway queues a small fraction of the data, in slow start and afterwards.
 
-Source: postack, abstract ("a buffer smaller by 96 %"), ledger A001-2: at most a quarter of the peak
-in slow start, and 6 % of it afterwards.
-Differs: see `_network.py`. A probe of the gateway counts the queued bytes every 10 ms. The peak
-over the whole run is exact. Slow start counts as over after 10 s of 40. The peak with held ACKs
-adds the greatest number of records in the whole run, slow start included, and a packet of each
-flow, so it is too high rather than too low. Reno and CUBIC give the same numbers to every digit,
-because the receivers' windows limit both. So the twelve claims are six numbers.
+Source: postack, abstract ("a buffer smaller by 96 %"); docs/ledger.md, A001-2: with ACKs held, the
+largest queue is at most 25 % of the largest queue without ACK control. After slow start it is at
+most 6 %.
+Differs: see `_network.py`. A probe of the gateway counts the queued bytes every 10 ms. The largest
+queue of the whole run is exact. Slow start counts as over after 10 s of 40. The claims "queued data
+and held ACKs" count three things: the queued data after slow start, 20 bytes for each held ACK, and
+a kept packet for each flow. They use the largest number of held ACKs of the whole run, slow start
+included, so the sum is too large rather than too small.
+
+"Unlimited windows" are receive windows of 4 MiB, the default. No packet is lost. Without ACK
+control the receive windows limit the queue, and with ACKs held the gateway does. Neither depends on
+the congestion control, so Reno and CUBIC give equal numbers: the twelve claims have six different
+numbers.
 """
 
 from typing import Any
@@ -57,14 +63,14 @@ def measure(seed: int, ack_control: str, window: str, congestion: str) -> dict[s
 
 
 def of(runs: Table, column: str, window: str, congestion: str) -> np.ndarray:
-    """A column with ACKs held, over the data in a queue for each flow in the same phase."""
+    """A column with ACKs held, divided by the queued bytes without ACK control in that phase."""
     cell = runs.where(window=window, congestion=congestion)
     base = "peak" if column == "peak" else "after"
     return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[base]
 
 
 def claim_cell(window: str, congestion: str) -> None:
-    """Adds the ledger's bounds for one case: in slow start, afterwards, afterwards with ACKs."""
+    """Adds the three claims of A001-2 for these receive windows and this congestion control."""
     name = f"{congestion}{'_grown' if window == 'grown' else ''}"
     where = f"windows of {window}, {congestion}"
     if window == "grown":

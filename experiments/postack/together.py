@@ -1,6 +1,6 @@
 """When up to 100 downloads begin together, none times out, although their first windows wait.
 
-Source: postack, ledger A001-7 and R001-11 (b).
+Source: postack; docs/ledger.md, A001-7 and R001-11 (b).
 Differs: see `_network.py`. CUBIC downloads with unlimited windows begin within a tenth of a second.
 The first windows of a hundred senders take 1.2 s at 10 Mbit/s. All of 10 s count, the start
 included. `live_crowd` is the same between real hosts.

@@ -1,6 +1,7 @@
 """UDP in the same class neither closes the gate nor is starved.
 
-Source: postack, ledger R001-9 (non-TCP has a queue of its own and does not close the gate).
+Source: postack; docs/ledger.md, R001-9 (non-TCP has a queue of its own and does not close the
+gate).
 Differs: see `_network.py`. Four flows are TCP, and four are UDP. At 1.25 Mbit/s each, UDP offers
 half of the rate, exactly its share; at 2.5 Mbit/s, the whole rate, twice its share. A flow's queue
 holds 128 KiB here, two of TCP's windows.

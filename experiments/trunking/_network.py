@@ -1,6 +1,6 @@
 """Two trunks full of UDP packets share a link of 10 Mbit/s.
 
-Source: trunking, section 7.1, figure 3; ledger, TT1.
+Source: trunking, section 7.1, figure 3 (experiment TT1).
 Differs: the paper gives its 10 Mbit/s Ethernet 1200 KB/s; the bottleneck here carries exactly these
 9.6 Mbit/s, counted from the IP header on. The paper does not print the length of management
 packets; they have 52 bytes here (TCP with timestamps), and its buffer size requires 49.6. They are

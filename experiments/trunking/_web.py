@@ -1,6 +1,6 @@
 """Small transfers of 8 KB, each over its own connection, and the duration of a transfer.
 
-Source: trunking, sections 7.3 and 7.4; ledger, TT3 and TT4.
+Source: trunking, sections 7.3 and 7.4 (experiments TT3 and TT4).
 Differs: hosts follow the paper's FreeBSD 2.2.8 where it is known. They have NewReno without SACK
 and a first window of one segment. ACKs are delayed by 100 ms on average (TT3) or 200 ms at most
 (TT4). Timeouts are at least a second. The paper does not print the number of simultaneous

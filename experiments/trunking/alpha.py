@@ -2,7 +2,7 @@
 
 Source: trunking, section 5, equations 1 and 2: alpha is the number of management packets per
 connection that may wait. The paper uses 8, because a window of eight packets survives a loss
-without a timeout. Ledger, R003-5, R003-6 and A003-3.
+without a timeout; docs/ledger.md, R003-5, R003-6 and A003-3.
 Differs: see `_network.py`. The paper runs alpha = 8 only. Here alpha is 2, 4, 8 and 16, in
 experiment TT1 (c), with the buffer of equation 2 for each; flows start at random in the first 0.2
 s. Further runs with eight times this buffer show the greatest occupancy, which may then exceed

@@ -1,6 +1,6 @@
 """A trunk for each site protects small transfers from the greedy transfers of other sites.
 
-Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
+Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6.
 Differs: see `_web.py` and `_network.py`. The paper leaves some parameters open. They were chosen
 once, so that two cases come near the paper's numbers: the web alone (a), and the web beside ftp
 (b). The middle router is 35 ms from the clients. There are 22 clients, and each of two sites has 10

@@ -1,6 +1,6 @@
 """Nested trunks share the rate of the trunk that carries them, on each level.
 
-Source: trunking, section 7.2, experiment TT2, figures 7 to 9; ledger, TT2 and A003-5.
+Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5.
 Differs: see `_network.py` for trunks and rates. Each level-2 trunk has its own gateway, source and
 sink. Two level-2 trunks meet at the gateway of the level-1 trunk that carries both. The bottleneck
 has a delay of 10 ms, as in TT1; other links have next to none. The paper prints no delays. The

@@ -1,6 +1,6 @@
 """At a router that drops small and large packets alike, a trunk takes the rate of as many TCPs.
 
-Source: trunking, section 8 ("100% TCP-friendly"); ledger, A003-8.
+Source: trunking, section 8 ("100% TCP-friendly"); docs/ledger.md, A003-8.
 Differs: the paper makes no such experiment. A trunk full of UDP has a VMSS of one TCP segment. It
 shares 9.6 Mbit/s and 20 ms each way with as many TCP connections as it has management connections,
 all NewReno. The router is RED, or Drop-Tail by bytes, as in most simulators. Drop-Tail by bytes

@@ -1,8 +1,9 @@
 """When trunks halve their rate, round robin alone does not save users' TCP from timeouts.
 
-Source: trunking, section 6; ledger, R003-7. When a trunk halves its rate, its queue overflows, and
-flows that lose several packets at once time out. Round robin alone does not prevent this. The rule
-of U/2 does: after a flow loses a packet, the queue spares it for the next U/2 packets.
+Source: trunking, section 6; docs/ledger.md, R003-7. When a trunk halves its rate, its queue
+overflows, and flows that lose several packets at once time out. Round robin alone does not prevent
+this. The rule of U/2 does: after a flow loses a packet, the queue spares it for the next U/2
+packets.
 Differs: see `_network.py` and `sender.py`. The paper prints no numbers. Two sites of 4 or 16 greedy
 TCP connections each lose packets in a queue of 100 packets. The queue is one FIFO, a queue for each
 flow with the same total size, or one FIFO with the rule. Users have TCP as in the RFCs, with SACK,

@@ -1,7 +1,7 @@
 """In front of a trunk, PostACK keeps the queue short and loses nothing; other queues delay or drop.
 
 Source: trunking, section 6, for the FIFO that spares a flow which just lost a packet; postack,
-section 5, for ACKs held in place of data; ledger, R003-7 and G4.
+section 5, for ACKs held in place of data; docs/ledger.md, R003-7 and goal G4.
 Differs: see `_network.py`. The paper shows no such comparison, and does not combine trunks with ACK
 control of senders. Two sites share the link of figure 3 with one trunk each, without guarantees.
 Each site has four greedy TCP connections as in the RFCs. The FIFO holds 100 packets, as in the

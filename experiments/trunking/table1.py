@@ -1,6 +1,6 @@
 """Trunks protect small transfers from UDP on a ring with several bottlenecks.
 
-Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; ledger, TT4 and A003-7.
+Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; docs/ledger.md, A003-7.
 Differs: see `_web.py` and `_network.py`. The ring of five routers has one direction; only then do
 transfers from node 2 to node 1 meet all other traffic. The two greedy TCP connections of (d) use no
 trunk: the caption of figure 12 calls them external. Over links without delay 8 KB take a few

@@ -1,6 +1,6 @@
 """Without guarantees, the ratio of two trunks' rates is 2 to 15 % below the ratio of their VMSS.
 
-Source: trunking, section 4 (VMSS gives any proportion); ledger, R003-2.
+Source: trunking, section 4 (VMSS gives any proportion); docs/ledger.md, R003-2.
 Differs: the paper prints no run without guarantees. Two trunks share the link of figure 3. The
 ratio of their rates is divided by the ratio of their VMSS. `trunks` are those of figure 4, with
 NewReno like systems of that time. `today` are trunks with today's TCP: CUBIC, SACK and RACK, paced.

@@ -1,6 +1,7 @@
 """Rules for all experiments of this repository: their claims and their turns."""
 
 import inspect
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import experiment
+from tidegate.report import recount
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +33,17 @@ def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
     kinds = Counter(claim.kind for claim in claims)
     assert set(kinds) == set(experiment.KINDS) and kinds["paper"] > kinds["context"]
     assert max(Counter(claim.id for claim in claims).values()) == 1
+
+
+def test_the_published_pages_have_the_texts_of_the_experiments(experiments, tmp_path):
+    """Catches: a docstring, claim or reason that changed without `tidegate-repro recount`."""
+    pages = sorted((ROOT / "docs" / "reproduce").glob("*.md"))
+    for page in pages:
+        shutil.copy(page, tmp_path)
+    recount(list(experiments.values()), tmp_path)
+    written = {page.name: (tmp_path / page.name).read_text() for page in pages}
+    stale = [page.name for page in pages if page.read_text() != written[page.name]]
+    assert not stale, "run `tidegate-repro recount`"
 
 
 def test_a_turn_is_made_again_for_hangs_only(experiments):

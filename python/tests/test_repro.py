@@ -173,6 +173,67 @@ def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
     )
 
 
+def test_a_recount_copies_changed_texts_of_experiments_to_their_page(papers, tmp_path):
+    """Catches: pages that keep a text after it changed; a recount that judges anew, or reruns."""
+    page, code = (
+        tmp_path / name for name in ("docs/reproduce/sums.md", "experiments/sums/fig10.py")
+    )
+    assert repro.main(["report"]) == 0
+    before = page.read_text()
+    assert repro.main(["recount"]) == 0 and page.read_text() == before
+    changes = [
+        ("Twice a number is even", "Doubles are even"),
+        ("Source: arithmetic", "Source: algebra"),
+        ("twice one is about two", "the double | of one"),
+        ("it was made so", "it was built so"),
+    ]
+    text = code.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    # Numbers of a page are results of a run, and bounds are those by which they were judged.
+    code.write_text(text.replace("2 * base", "9 * base").replace("within=-0.5", "within=0.9"))
+    forget_the_experiments()
+    assert repro.main(["recount"]) == 0
+    first, section = before.rsplit("## fig10\n", 1)
+    for old, new in changes:
+        section = section.replace(old, new.replace("|", "\\|"))
+    row = "| [fig10](#fig10) | A9-1: "
+    first = first.replace(f"{row}twice one is about two", f"{row}the double \\| of one")
+    assert page.read_text() == f"{first}## fig10\n{section}"
+    overview = (page.parent / "verdicts.md").read_text()
+    assert (
+        "the double \\| of one (paper; 2.2 (1.952 to" in overview and "it was built so." in overview
+    )
+    assert "- 2 claims: 1 holds, 1 does not hold.\n" in overview
+
+
+def test_a_recount_keeps_a_removed_claim_and_shows_a_new_reason(papers, tmp_path):
+    """Catches: a published verdict lost by a renamed function; a reason written only by a run."""
+    page, code = (
+        tmp_path / name for name in ("docs/reproduce/sums.md", "experiments/sums/fig10.py")
+    )
+    whole = code.read_text()
+    code.write_text(whole.replace(', why="it was made so"', ""))
+    assert repro.main(["report"]) == 0 and "Why not" not in page.read_text()
+    code.write_text(whole)
+    forget_the_experiments()
+    assert repro.main(["recount"]) == 0
+    explained = page.read_text()
+    assert "\n\nWhy not `#twice-one`: it was made so.\n\n![Twice" in explained
+    code.write_text(whole.replace("def twice_one", "def double_one"))
+    forget_the_experiments()
+    assert repro.main(["recount"]) == 0 and page.read_text() == explained
+
+
+def forget_the_experiments():
+    """Lets the next command read the files of the experiments again."""
+    experiment.EXPERIMENTS.clear()
+    experiment.load.cache_clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "experiments"]:
+        del sys.modules[name]
+
+
 def test_the_counts_of_the_published_pages_are_those_of_their_tables():
     """Catches: a page changed by hand or by a merge, whose claims were not counted again."""
     folder = Path(__file__).parents[2] / "docs" / "reproduce"

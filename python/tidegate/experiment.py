@@ -52,6 +52,9 @@ Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+AT_BOUND = "at the bound"
+"""Words in the reason of a claim whose estimate is closer to a bound than its margin."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -154,7 +157,7 @@ class Verdict:
         if self.holds or not self.claim.judged:
             return ""
         statistic, margin = self.claim.statistic.name, self.claim.margin
-        near = f"its {statistic} is at the bound, less than {margin:g} from it"
+        near = f"its {statistic} is {AT_BOUND}, less than {margin:g} from it"
         parts = [near if self.at_bound else "", self.claim.why or ""]
         return "; ".join(filter(None, parts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,31 +47,46 @@ class Page:
         """Kind and verdict of each claim."""
         for rows in self.rows.values():
             for row in rows:
-                _, _, kind, _, _, word = _cells(row)
+                _, _, kind, _, _, word = cells_of(row)
                 yield kind, word.strip("*")
 
     def short(self, word: str) -> list[str]:
         """All claims with this verdict, with their numbers and, if known, their reasons."""
         lines = []
         for name, section in self.sections.items():
-            why = dict(_WHY.findall(section))
-            for row in filter(_CLAIM.match, section.splitlines()):
-                claim, kind, _, ours, _, bounds, found = _cells(row)
+            why = dict(REASON.findall(section))
+            for row in filter(CLAIM.match, section.splitlines()):
+                claim, kind, _, ours, _, bounds, found = cells_of(row)
                 short, text = claim.split(" ", 1)
-                short = short.strip("`")
+                short = short.strip("`#")
                 if found.strip("*") == word:
                     reason = why.get(short, "no reason is known")
                     said = f"{kind}; {ours}, holds if {bounds}"
-                    lines.append(f"`{name}{short}` {text} ({said}): {reason}.")
+                    lines.append(f"`{name}#{short}` {text} ({said}): {reason}.")
         return lines
 
 
-def _cells(row: str) -> list[str]:
+def cells_of(row: str) -> list[str]:
+    r"""The cells of a row, in which a bar is ``\|``."""
     return [cell.strip() for cell in _BAR.split(row.strip())[1:-1]]
 
 
+def row_of(cells: Iterable[str]) -> str:
+    r"""The row with these cells, in which a bar is ``\|``."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def escaped(text: str) -> str:
+    r"""A text as a cell: bars become ``\|``."""
+    return text.replace("|", "\\|")
+
+
+CLAIM = re.compile(r"\| `#([^`]+)` ")
+"""Begins the row of a claim in a section; the group is the claim's id within the experiment."""
+
+REASON = re.compile(r"^Why not `#([^`]+)`: (.*)\.\n+", re.MULTILINE)
+"""The reason why a claim does not hold, with the empty line after it."""
+
 _BAR = re.compile(r"(?<!\\)\|")
 _ROW = re.compile(r"\| \[([^\]]+)\]\(#")
-_CLAIM = re.compile(r"\| `#")
 _HEADING = re.compile(r"^(?=## )", re.MULTILINE)
-_WHY = re.compile(r"^Why not `(#[^`]+)`: (.*)\.$", re.MULTILINE)

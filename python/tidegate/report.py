@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.experiment import KINDS, Experiment, Verdict, files, root_of
-from tidegate.published import SKIPPED, Page
+from tidegate.published import SKIPPED, Page, escaped, row_of
+from tidegate.refresh import refreshed
 from tidegate.result import Table
 from tidegate.statistics import MEAN
 
@@ -43,10 +44,14 @@ def write_report(
 
 
 def recount(every: Sequence[Experiment], out: Path) -> None:
-    """Writes each page again from its sections, without sections of removed experiments."""
+    """Writes each page again from its sections, with the present texts of its experiments.
+
+    Sections of removed experiments vanish. Nothing runs, so numbers and verdicts stay.
+    """
     for paper, group in groupby(every, lambda each: each.paper):
         own, path = list(group), out / f"{paper}.md"
         page = Page.read(path).joined(Page({}, {}), [each.name for each in own])
+        page = refreshed(page, own)
         if page.rows:
             _write(path, _text(paper, page, root_of(Path(own[0].file))))
     write_overview(out)
@@ -184,7 +189,7 @@ def _items(text: str) -> list[str]:
 
 
 def _cells(*cells: object) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+    return row_of(escaped(str(cell)) for cell in cells)
 
 
 def _mark(verdict: Verdict) -> str:

@@ -211,7 +211,11 @@ def _parser() -> argparse.ArgumentParser:
             _report,
             "run them, write their pages or sections, and list all verdicts",
         ),
-        ("recount", _recount, "run nothing; count the verdicts on the pages"),
+        (
+            "recount",
+            _recount,
+            "run nothing; copy texts of the experiments to the pages, and count the verdicts",
+        ),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument(

@@ -1,6 +1,6 @@
 """Two aggregates between real hosts: deployed gateways share one bottleneck.
 
-Source: integrated TCP, section 4 (E1); ledger sections 5 and 10.
+Source: integrated TCP, section 4 (subnets E1).
 Differs: each aggregate has a client, a gateway at the client, and a far gateway with a server of
 its own. All but the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
 bottleneck has 20 Mbit/s, and files have an eighth of E1's sizes, so that loads and the number of

@@ -1,6 +1,7 @@
 """Two aggregates between real hosts: sojourns of files with fixed and with adjusted weights.
 
-Source: integrated TCP, section 4.2, figures 3 to 5; ledger A002-2, A002-4; the parameters are ours.
+Source: integrated TCP, section 4.2, figures 3 to 5; docs/ledger.md, A002-2, A002-4; the parameters
+are ours.
 Differs: see `_live.py` and `_files.py`. The adjusters have P = 50 ms and C = 60. There are three
 runs ("turns", one for each seed) with files for 180 s. In a turn each mode has a lab of its own;
 the labs run in the same seconds with the same files. After the first 30 s a turn has five intervals

@@ -1,9 +1,9 @@
 """Sends and receives voice calls of the live experiment: UDP at a constant rate.
 
-``send ADDRESS BITS TOS`` sends packets of 500 B without end. ``receive SECONDS`` prints ``ready``,
-receives packets for this time, and prints a line of JSON: the loss, the fraction of packets that
-waited longer than 10 ms, and the 99 % quantile of the waiting time. Sender and receiver share one
-clock.
+``send ADDRESS BITS TOS`` sends packets of 500 B without end, at a rate of ``BITS`` bit/s.
+``receive SECONDS`` prints ``ready``, receives packets for this time, and prints a line of JSON: the
+loss, the fraction of packets that waited longer than 10 ms, and the 99 % quantile of the waiting
+time. Sender and receiver share one clock.
 """
 
 import json

@@ -1,6 +1,6 @@
 """With predictive marking on the live gateway, kernel TCP loses a tenth of Drop-Tail's packets.
 
-Source: marking, section 5.1; ledger sections 5 and 10.
+Source: marking, section 5.1.
 Differs: see `../postack/_live.py` and `_senders.py`. Senders use Reno of this kernel with ECN. The
 link has 20 Mbit/s and 300 kB. 120 greedy and 360 on-off flows in eight groups have round trips of
 24 to 180 ms and packets of 500 B. A second case has half as many flows. Algorithms run side by
@@ -50,7 +50,7 @@ PI: dict[str, Any] = {
     "kind": "pi", "limit": f"{BUFFER} B", "packet": f"{FRAME} B", "target": "200000 B",
     "every": "6250 us", "gains": {"a": 8.943e-5, "b": 8.858e-5}, "ecn": True,
 }  # fmt: skip
-"""PI by the design rule of the ledger (section 4): 120 flows, 0.18 s, and the rate in packets."""
+"""PI, designed for 120 flows, a round trip of 0.18 s and this rate."""
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "drop-tail": {"queue": FIFO},

@@ -1,6 +1,6 @@
 """Runs a scenario with real hosts: network namespaces with this kernel's TCP.
 
-Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
+Source: postack; docs/ledger.md, A001-1 to A001-12.
 Differs: the gateway is the deployed program, and the network is that of `tidegate lab`. Cases that
 are compared run in the same seconds, each in a lab of its own, so that a busy machine slows all of
 them. If a gateway hangs (frames bypass it), all cases are repeated. One run of all cases is a turn,

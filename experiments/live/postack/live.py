@@ -1,6 +1,6 @@
 """Results of the simulator also hold between real hosts, with similar numbers.
 
-Source: postack, ledger A001-1 to A001-4, A001-7 and A001-12.
+Source: postack; docs/ledger.md, A001-1 to A001-4, A001-7 and A001-12.
 Differs: see `_live.py`. Senders use Reno, CUBIC or BBR of this kernel; four flows go up. Runs
 without loss have windows of 64 KiB, runs with 1 % of loss have windows without a limit. Three cases
 run side by side: a queue for each flow ("none"), ACKs held ("gate") and TCR ("tcr"). The published

@@ -1,6 +1,6 @@
 """When a class borrows rate or returns it, real senders follow within a fraction of a second.
 
-Source: postack, ledger R001-9 (trees of classes) and A001-6.
+Source: postack; docs/ledger.md, R001-9 (trees of classes) and A001-6.
 Differs: see `_live.py`. The policy file is that of `borrow.py`. Four CUBIC flows have windows of 64
 KiB, as there: with larger windows, a queue for each flow at the class needs seconds to drain. UDP
 of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at which the policy passes TCP's

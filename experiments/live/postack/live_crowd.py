@@ -1,6 +1,6 @@
 """A hundred real flows share a rate, with hardly more queued data than four flows.
 
-Source: postack, ledger section 7 (1 to 100 flows), A001-1, A001-2, A001-4 and A001-7.
+Source: postack; docs/ledger.md, A001-1, A001-2, A001-4 and A001-7.
 Differs: see `_live.py`. CUBIC with autotuned windows, 10 Mbit/s, 52 ms, up and down, compared with
 a queue for each flow. All flows begin within a tenth of a second. The warm-up of 10 s counts for
 timeouts only.

@@ -1,6 +1,6 @@
 """When a gateway that holds ACKs is killed, transfers continue within 2 s.
 
-Source: postack, ledger A001-11: `kill -9` with ACKs held; R001-20.
+Source: postack; docs/ledger.md, A001-11: `kill -9` with ACKs held; R001-20.
 Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
 this kernel. In a second bed the same transfers run without ACK control, with a queue for each flow.
 The gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in
@@ -40,7 +40,7 @@ BEFORE, AFTER = 3, 4
 EARLIER = 0.2
 """Seconds by which the two clocks may differ: the time in which a process starts."""
 LIMIT = 2
-"""Longest allowed pause in seconds, from the ledger."""
+"""Longest allowed pause in seconds; docs/ledger.md, A001-11."""
 
 CASES = {
     "postack cubic": ("postack", "cubic"),

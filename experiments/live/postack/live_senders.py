@@ -1,6 +1,6 @@
 """With held ACKs, no kind of real sender stalls or times out.
 
-Source: postack, ledger A001-7, R001-15 and R001-18.
+Source: postack; docs/ledger.md, A001-7, R001-15 and R001-18.
 Differs: see `_live.py`. Senders use CUBIC of this kernel. Each kind of sender has one changed TCP
 setting. Two flows go up and, for some kinds, two down; first without offloads, then with those of
 the kernel (TSO, GRO). There is no loss, so every timeout is the gateway's fault.

@@ -1,6 +1,6 @@
 """Real hosts at several sites; each site's gateway has a trunk to one common gateway.
 
-Source: trunking, section 7; ledger, TT1 and TT3 ("8 % live").
+Source: trunking, section 7, experiments TT1 and TT3.
 Differs: `postack/_live.py` describes labs and seeds. One emulated network connects all gateways. It
 counts frames with their 14 bytes of Ethernet, so its rate is higher in proportion. Management
 packets are datagrams of 74 bytes, so equation 2 gives a larger buffer. All sites send to one host.

@@ -1,7 +1,7 @@
 """Two trunks share a path of real hosts by their guarantees and VMSS, and lose no user packet.
 
-Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; ledger, A003-1 and
-A003-3.
+Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; docs/ledger.md,
+A003-1 and A003-3.
 Differs: see `_live.py` and `_network.py`. All cases run side by side, with 15 s of warm-up and 200
 s of measurement, in five turns; three turns are as long as the paper's 600 s. The router's queue
 and the rates of single seconds (A003-2) are not recorded; `fig4` and `fig5` have them. Losses are

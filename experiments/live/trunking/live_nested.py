@@ -1,6 +1,6 @@
 """Nested trunks share the rate of the trunk that carries them, between real hosts too.
 
-Source: trunking, section 7.2, experiment TT2, figures 7 to 9; ledger, TT2 and A003-5.
+Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5.
 Differs: see `_live.py`; `fig9.py` lists the values that the paper does not print. The same file is
 simulated and built as a lab, in which the gateways of level-2 trunks are behind those of level 1.
 One emulated network replaces routers and links. Shares are computed from the bytes that real UDP

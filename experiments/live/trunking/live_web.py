@@ -1,6 +1,6 @@
 """Between real hosts, trunks protect small transfers from a UDP flood and from greedy TCP.
 
-Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
+Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6.
 Differs: see `_live.py`; `fig10.py` lists the values that the paper does not print. In place of the
 paper's ftp, one other site sends UDP at the rate of the whole bottleneck, and another one has ten
 CUBIC connections. TCP is this kernel's, whose first window holds a whole transfer. There are 20
