@@ -107,6 +107,12 @@ impl First {
     }
 }
 
+impl Default for First {
+    fn default() -> Self {
+        Self::NOBODY
+    }
+}
+
 impl Links {
     /// Appends `member` to the ring of `first`, unless it is in a ring. Returns true if it was
     /// appended.

@@ -34,7 +34,7 @@ use super::place::Wanted;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::{Ahead, Call, Queue};
-use crate::packet::{Fifo, Member, Ring, make_room};
+use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -42,9 +42,9 @@ use crate::{Bytes, Cx, Rate, Time};
 #[derive(Default)]
 pub(super) struct Gate {
     outstanding: Calendar,
-    turns: Ring,
-    /// By member: bytes left of its turn. Negative if its last ACK requested more.
-    credits: Vec<i64>,
+    /// The turns of the members with held ACKs, byte for byte.
+    turns: DeficitRoundRobin,
+    waiting: First,
     wanted: Wanted,
     /// Bytes requested since the last report.
     called: u64,
@@ -146,9 +146,7 @@ impl Gate {
 
     /// Gives `member` turns, as it has held ACKs.
     pub(super) fn wait(&mut self, member: Member, quantum: u32) {
-        if self.turns.push(member) {
-            make_room(&mut self.credits, member.index(), 0);
-            self.credits[member.index()] = i64::from(quantum);
+        if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.wanted.waiting += 1;
         }
     }
@@ -167,9 +165,9 @@ impl Gate {
         out: &mut Fifo,
     ) -> Call {
         let (rate, mut more) = (shares.rate(), false);
-        while let Some(member) = self.turns.first() {
+        while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
-                self.turns.pop();
+                self.turns.leave(&mut self.waiting, member);
                 self.wanted.waiting -= 1;
                 continue;
             }
@@ -180,20 +178,18 @@ impl Gate {
                 more = true;
                 break;
             }
-            let credit = &mut self.credits[member.index()];
-            if *credit <= 0 {
-                *credit += i64::from(quantum(holds, member, shares.weight(member)));
-                self.turns.rotate();
+            let turn = |it| i64::from(quantum(holds, it, shares.weight(it)));
+            if self.turns.ends_turn(&mut self.waiting, turn) {
                 continue;
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
-            *credit -= i64::from(cost);
+            self.turns.charge(member, cost.into());
             uncalled.asked(member, cost);
             self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);
-        let active = outstanding > 0 || self.turns.first().is_some();
+        let active = outstanding > 0 || !self.is_idle();
         let rate = if active { rate.bps() } else { 0 };
         Call { outstanding, called, rate, wanted: self.wanted, more }
     }
@@ -206,7 +202,7 @@ impl Gate {
         let credit = if queue.ahead.rate.is_some() {
             self.outstanding.next()
         } else {
-            self.turns.first()?;
+            self.waiting.member()?;
             let target = self.target(Duration::MAX, rate, queue);
             target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
         };
@@ -220,7 +216,7 @@ impl Gate {
 
     /// Returns `true` if no ACK waits for a turn.
     pub(super) fn is_idle(&self) -> bool {
-        self.turns.first().is_none()
+        self.waiting.member().is_none()
     }
 }
 

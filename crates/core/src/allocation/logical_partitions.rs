@@ -18,7 +18,7 @@
 use super::shares::{Part, Shares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{Member, Rings, make_room};
+use crate::packet::{DeficitRoundRobin, Member, Rings, Round, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time, parameters};
 
@@ -40,10 +40,11 @@ pub(super) struct LogicalPartitions {
     shares: Shares,
     savings: Savings,
     accounts: Vec<Account>,
-    /// Members by [`State`]; saving members are in the order of their next check.
-    rings: Rings<3>,
-    /// The first member of the round has received its quantum for this turn.
-    turn_began: bool,
+    /// Members that save, or wait for their savings. Saving members are in the order of their next check.
+    rings: Rings<2>,
+    /// Members that wait for the excess.
+    robin: DeficitRoundRobin,
+    round: Round,
     /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
     quantum: Nanobits,
     /// Times at which members that are filling may be full, in steps of `shares`.
@@ -65,7 +66,7 @@ struct Savings {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Savings at the time when `earned` steps had been earned, or the deficit in the round.
+    /// Savings at the time when `earned` steps had been earned.
     tokens: Nanobits,
     earned: u64,
     rtt: u32,
@@ -99,8 +100,7 @@ enum State {
 
 // Indices of `rings`.
 const READY: usize = 0;
-const ROUND: usize = 1;
-const SAVING: usize = 2;
+const SAVING: usize = 1;
 
 /// Binary logarithm of the tick in nanoseconds: 67 ms. 32 bits of ticks last nine years.
 const TICK: u32 = 26;
@@ -115,7 +115,8 @@ impl LogicalPartitions {
             savings: Savings::default(),
             accounts: Vec::new(),
             rings: Rings::default(),
-            turn_began: false,
+            robin: DeficitRoundRobin::default(),
+            round: Round::default(),
             quantum: 0,
             full: TimerWheel::new(),
             full_at: u64::MAX,
@@ -274,7 +275,7 @@ impl LogicalPartitions {
             State::Absent | State::Idle => return,
             State::Saving => self.rings.remove_from(SAVING, member),
             State::Ready => self.rings.remove_from(READY, member),
-            State::Round => self.remove_from_round(member),
+            State::Round => self.robin.leave_round(&mut self.round, member),
         }
         if old != State::Round {
             self.withdraw(member);
@@ -329,7 +330,7 @@ impl LogicalPartitions {
 
     /// Grants to the member whose turn it is in the round.
     fn grant_from_excess(&mut self, heads: &dyn Heads) -> Turn {
-        while let Some(member) = self.rings.first_of(ROUND) {
+        while let Some(member) = self.round.member() {
             let Some(bytes) = heads.head(member) else {
                 self.leave_round(member);
                 continue;
@@ -338,21 +339,15 @@ impl LogicalPartitions {
             if len > self.quantum {
                 self.quantum = len;
             }
-            let account = &mut self.accounts[member.index()];
-            if account.tokens < len && !self.turn_began {
-                self.turn_began = true;
-                let weight = Nanobits::from(account.part().weight().cast_signed());
-                account.tokens = account.tokens.saturating_add(self.quantum.saturating_mul(weight));
-            }
-            if account.tokens < len {
-                self.turn_began = false;
-                self.rings.rotate_in(ROUND);
+            let weight = self.accounts[member.index()].part().weight().cast_signed();
+            let quantum = self.quantum.saturating_mul(weight);
+            if !self.robin.covers(&mut self.round, len, quantum) {
                 continue;
             }
             if !self.savings.allow(&self.shares, len) {
                 return Turn::At(self.allows_at(len));
             }
-            account.tokens -= len;
+            self.robin.charge(member, len);
             self.shares.charge(len);
             return Turn::Grant(Grant { member, bytes });
         }
@@ -361,27 +356,21 @@ impl LogicalPartitions {
 
     /// A member outside the rings enters the round. Its timer is cancelled, as it saves nothing.
     fn enter_round(&mut self, member: Member) {
-        self.accounts[member.index()].state = State::Round;
+        let account = &mut self.accounts[member.index()];
+        account.state = State::Round;
         self.full.cancel(member.0);
-        self.rings.push_to(ROUND, member);
+        self.robin.join_round(&mut self.round, member, account.tokens);
     }
 
     /// A member without further packets saves its remaining deficit, as far as excess covers it.
     #[inline(never)]
     fn leave_round(&mut self, member: Member) {
-        self.remove_from_round(member);
+        self.robin.leave_round(&mut self.round, member);
         let there =
             Nanobits::try_from(self.savings.excess(&self.shares).max(0)).unwrap_or(Nanobits::MAX);
         let account = &mut self.accounts[member.index()];
-        account.tokens = account.tokens.min(there);
+        account.tokens = self.robin.credit(member).min(there);
         self.save(member);
-    }
-
-    fn remove_from_round(&mut self, member: Member) {
-        if self.rings.first_of(ROUND) == Some(member) {
-            self.turn_began = false;
-        }
-        self.rings.remove_from(ROUND, member);
     }
 }
 
@@ -489,7 +478,7 @@ impl Allocation for LogicalPartitions {
         } else {
             // The member's own savings count as excess at this point.
             let others_wait =
-                !self.rings.is_empty_but(READY, member) || self.rings.first_of(ROUND).is_some();
+                !self.rings.is_empty_but(READY, member) || self.round.member().is_some();
             let allowed = !others_wait && self.savings.allow(&self.shares, all);
             if allowed {
                 self.shares.charge(all);

@@ -12,7 +12,7 @@ use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
@@ -62,7 +62,7 @@ impl Config {
             usual,
             standing: usual.at(rate),
             lines: Lines::default(),
-            turns: Turns::default(),
+            turns: DeficitRoundRobin::default(),
             new: First::NOBODY,
             old: First::NOBODY,
             laws: Vec::new(),
@@ -79,7 +79,7 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: Lines,
-    turns: Turns,
+    turns: DeficitRoundRobin,
     /// The list of new flows, and the list of the other flows.
     new: First,
     old: First,
@@ -156,8 +156,7 @@ impl FqCodel {
     /// The next packet of a new flow.
     fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         while let Some(member) = self.new.member() {
-            if self.turns.credit(member) <= 0 {
-                self.turns.charge(member, -self.quantum);
+            if self.turns.refills(member, |_| self.quantum) {
                 self.turns.relocate(&mut self.new, &mut self.old, member);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.turns.charge(member, i64::from(cx.pool[&packet].cost));

@@ -28,7 +28,7 @@ use self::lines::{Lines, OfFlow};
 use super::law::{Law, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Backlog, Qdisc, fq_codel};
-use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowId, Handover, Host, Links, Member, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, parameters};
@@ -79,8 +79,8 @@ impl Config {
             thin_acks: self.thin_acks,
             lines: Lines::default(),
             laws: Vec::new(),
-            flow_turns: Turns::default(),
-            host_turns: Turns::default(),
+            flow_turns: DeficitRoundRobin::default(),
+            host_turns: DeficitRoundRobin::default(),
             due: First::NOBODY,
             eager_links: Links::default(),
             eager: First::NOBODY,
@@ -101,9 +101,9 @@ pub(super) struct Hosts {
     /// By member.
     laws: Vec<Law>,
     /// Flows, in the rings of their hosts.
-    flow_turns: Turns,
+    flow_turns: DeficitRoundRobin,
     /// Hosts that have sent, or have packets: each until its turn finds it with credit and without a packet.
-    host_turns: Turns,
+    host_turns: DeficitRoundRobin,
     due: First,
     /// Hosts whose ACKs and new flows may depart before the turns of all hosts.
     eager_links: Links,
@@ -217,8 +217,7 @@ impl Hosts {
     /// The next packet of the new flows of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         while let Some(member) = self.lines.hosts[index(host)].ring(Place::New).member() {
-            if self.flow_turns.credit(member) <= 0 {
-                self.flow_turns.charge(member, -self.quantum);
+            if self.flow_turns.refills(member, |_| self.quantum) {
                 self.relocate(member, Place::Bulk);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
@@ -287,9 +286,7 @@ impl Hosts {
             }
             let member = self.due.member()?;
             let host = Host(member.0);
-            if self.host_turns.credit(member) <= 0 {
-                self.host_turns.charge(member, -self.quantum);
-                self.host_turns.rotate(&mut self.due);
+            if self.host_turns.ends_turn(&mut self.due, |_| self.quantum) {
                 self.settle(host);
             } else if let Some(packet) = self.of_host(cx, host, true) {
                 return Some((host, packet));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::longest::Longest;
 use super::{Backlog, Qdisc};
-use crate::packet::{First, FlowFifo, Handover, Member, Turns};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
@@ -38,7 +38,7 @@ impl Config {
             flow_limit: self.flow_limit.unwrap_or_else(|| usual_flow_limit(rate)),
             by_rate: self.flow_limit.is_none(),
             lines: FlowFifo::default(),
-            turns: Turns::default(),
+            turns: DeficitRoundRobin::default(),
             waiting: First::NOBODY,
             longest: Longest::default(),
         }
@@ -65,7 +65,7 @@ pub(super) struct PerFlow {
     by_rate: bool,
     lines: FlowFifo,
     /// The turns of flows, and the list of flows with packets.
-    turns: Turns,
+    turns: DeficitRoundRobin,
     waiting: First,
     longest: Longest,
 }
