@@ -25,7 +25,7 @@ pub use codepoint::{Codepoint, NotACodepoint};
 pub use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
-pub use flow_fifo::{Extent, FlowFifo, HandedOver, Handover, Which};
+pub use flow_fifo::{FlowFifo, Handover, Which};
 pub use fragment::{Fragment, Ports};
 pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};

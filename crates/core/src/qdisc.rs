@@ -29,7 +29,7 @@ pub use length::Measure;
 pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
-use crate::packet::{Handover, Member};
+use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::registry::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
@@ -91,18 +91,35 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// The packets in the queue, by flow.
+    fn packets(&self) -> &FlowFifo;
+
+    /// The packets in the queue, by flow. Outside of the discipline, this is for [`hand_over`](Self::hand_over) only.
+    fn packets_mut(&mut self) -> &mut FlowFifo;
+
     /// Hands packets over to another member, in their order. They keep their places in the queue.
     /// Returns `true` if there were any.
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
+    ///
+    /// A discipline that serves its members in turn overrides this method, and gives the new member its turns.
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.packets_mut().hand_over(pool, what)
+    }
 
     /// Charged bytes of the oldest packet of `member`.
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes>;
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.packets().peek_flow(pool, member).map(Packet::charged)
+    }
 
     /// Packets and bytes in the queue.
-    fn backlog(&self) -> Backlog;
+    fn backlog(&self) -> Backlog {
+        let all = self.packets();
+        Backlog { packets: all.packets(), bytes: all.bytes() }
+    }
 
     /// Frame bytes of `member` in the queue.
-    fn bytes_of(&self, member: Member) -> Bytes;
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.packets().bytes_of(member)
+    }
 
     /// Longest packet that passes an empty queue unchanged, if it departs at once. `None` if no
     /// packet does.
@@ -123,7 +140,7 @@ pub trait Qdisc: Send {
         member: Member,
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
-        let _ = (pool, member, which);
+        self.packets().visit(pool, member, which);
     }
 
     /// The largest backlog in frame bytes, if packets are dropped at a fixed number of bytes only.

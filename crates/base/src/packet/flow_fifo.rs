@@ -26,11 +26,9 @@ struct Line {
     head: u32,
     tail: u32,
     bytes: u32,
-    /// The last packet that a transfer in parts has examined and left here. [`NIL`] if there is none.
-    examined: u32,
 }
 
-const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0, examined: NIL };
+const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
 /// A transfer of packets from one member to another.
 pub struct Handover<'a> {
@@ -40,27 +38,6 @@ pub struct Handover<'a> {
     pub to: Member,
     /// Selects the packets, and may change them.
     pub which: Which<'a>,
-    /// Packets that this transfer examines.
-    pub extent: Extent,
-}
-
-/// Packets of a member that a transfer examines, the oldest first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Extent {
-    /// All packets of the member.
-    All,
-    /// At most this number of packets, after those that earlier transfers of this kind have examined. Once the newest
-    /// packet is examined, the next transfer begins with the oldest one again.
-    Next(u32),
-}
-
-/// Result of a transfer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct HandedOver {
-    /// At least one packet has a new member.
-    pub any: bool,
-    /// Packets of the old member are still to be examined.
-    pub more: bool,
 }
 
 /// Says whether a packet, with the headers around it, is meant.
@@ -78,22 +55,6 @@ impl Line {
         }
         self.tail = at;
         self.bytes += pool.at(at).len;
-    }
-
-    /// Removes the packet in the slot `at`, which comes after the one in the slot `before`.
-    fn remove(&mut self, pool: &mut PacketPool, before: u32, at: u32) {
-        let next = pool.links(at).next_of_flow();
-        if before == NIL {
-            self.head = next;
-        } else {
-            pool.links_mut(before).set_next_of_flow(next);
-        }
-        if next == NIL {
-            self.tail = before;
-        } else if before != NIL {
-            pool.links_mut(next).set_previous_of_flow(before);
-        }
-        self.bytes -= pool.at(at).len;
     }
 }
 
@@ -162,9 +123,6 @@ impl FlowFifo {
         } else {
             pool.links_mut(next).set_previous_of_flow(previous);
         }
-        if line.examined == newest {
-            line.examined = if is_first { NIL } else { previous };
-        }
         line.bytes -= pool[&id].len;
         if line.head == NIL {
             self.end(member, at);
@@ -179,9 +137,6 @@ impl FlowFifo {
         let at = self.line(member)?;
         let line = &mut self.lines[at.index()];
         let id = PacketId(line.head);
-        if line.examined == line.head {
-            line.examined = NIL;
-        }
         line.head = pool.links(id.0).next_of_flow();
         line.bytes -= pool[&id].len;
         if line.head == NIL {
@@ -191,45 +146,65 @@ impl FlowFifo {
         Some(id)
     }
 
-    /// Moves selected packets to another member, after that member's own packets. Positions among all packets stay.
-    /// The time is proportional to the number of examined packets. Links are written only where packets are moved.
-    pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> HandedOver {
-        let Handover { from, to, which, extent } = what;
+    /// Moves selected packets to another member, after that member's own packets. Returns true if
+    /// any packet moved. Positions among all packets stay. The time is proportional to the packets
+    /// of the old member. Links are written only from the first selected packet on.
+    pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        let Handover { from, to, which } = what;
         let (from, to) = (*from, *to);
-        let Some(old) = self.line(from) else { return HandedOver::default() };
-        let mut stay = self.lines[old.index()];
-        let mut moved = self.line(to).map_or(EMPTY, |line| self.lines[line.index()]);
-        let (mut before, mut left) = match extent {
-            Extent::All => (NIL, u32::MAX),
-            Extent::Next(most) => (stay.examined, *most),
-        };
-        let mut at = if before == NIL { stay.head } else { pool.links(before).next_of_flow() };
-        let mut any = false;
-        while at != NIL && left > 0 {
+        let Some(old) = self.line(from) else { return false };
+        let Some((mut stay, first)) = self.before_first(pool, old, which) else { return false };
+        let mut move_on = self.line(to).map_or(EMPTY, |line| self.lines[line.index()]);
+        let mut at = pool.links(first).next_of_flow();
+        if stay.tail != NIL {
+            pool.links_mut(stay.tail).set_next_of_flow(NIL);
+        }
+        pool[&PacketId(first)].member = to;
+        move_on.append(pool, first);
+        while at != NIL {
             let next = pool.links(at).next_of_flow();
-            let (packet, outer) = pool.with_outer(&PacketId(at));
+            let id = PacketId(at);
+            let (packet, outer) = pool.with_outer(&id);
             if which(packet, outer) {
-                stay.remove(pool, before, at);
-                pool[&PacketId(at)].member = to;
-                moved.append(pool, at);
-                any = true;
+                pool[&id].member = to;
+                move_on.append(pool, at);
             } else {
-                before = at;
+                stay.append(pool, at);
             }
             at = next;
-            left -= 1;
         }
-        let more = at != NIL;
-        stay.examined = if more { before } else { NIL };
         self.lines[old.index()] = stay;
         if stay.head == NIL {
             self.end(from, old);
         }
-        if any {
-            let new = self.line(to).unwrap_or_else(|| self.begin(to));
-            self.lines[new.index()] = moved;
+        let new = self.line(to).unwrap_or_else(|| self.begin(to));
+        self.lines[new.index()] = move_on;
+        true
+    }
+
+    /// The first packet of a list that `which` selects, and the part of the list before it. `None` if it selects none.
+    #[inline]
+    fn before_first(
+        &self,
+        pool: &mut PacketPool,
+        line: Member,
+        which: Which<'_>,
+    ) -> Option<(Line, u32)> {
+        let (mut before, mut at) = (EMPTY, self.lines[line.index()].head);
+        while at != NIL {
+            let (packet, outer) = pool.with_outer(&PacketId(at));
+            let len = packet.len;
+            if which(packet, outer) {
+                return Some((before, at));
+            }
+            if before.head == NIL {
+                before.head = at;
+            }
+            before.tail = at;
+            before.bytes += len;
+            at = pool.links(at).next_of_flow();
         }
-        HandedOver { any, more }
+        None
     }
 
     /// Index of the list of `member`, while it has packets.
@@ -323,7 +298,7 @@ mod tests {
         Pop,
         PopLast,
         PopFlow(u32),
-        HandOver { from: u32, to: u32, odd: u32, extent: Extent },
+        HandOver { from: u32, to: u32, odd: u32 },
     }
 
     /// The model: plain lists of numbers, of all packets and of each member's.
@@ -331,8 +306,6 @@ mod tests {
     struct Model {
         all: Vec<u32>,
         lines: BTreeMap<u32, VecDeque<u32>>,
-        /// Packets that transfers in parts have examined, by member.
-        examined: BTreeMap<u32, Vec<u32>>,
     }
 
     impl Model {
@@ -360,24 +333,12 @@ mod tests {
             Some(last)
         }
 
-        fn hand_over(&mut self, from: u32, to: u32, odd: u32, extent: Extent) -> HandedOver {
+        fn hand_over(&mut self, from: u32, to: u32, odd: u32) -> bool {
             let old = self.lines.remove(&from).unwrap_or_default();
-            let (seen, most) = match extent {
-                Extent::All => (Vec::new(), usize::MAX),
-                Extent::Next(most) => (
-                    self.examined.remove(&from).unwrap_or_default(),
-                    usize::try_from(most).unwrap(),
-                ),
-            };
-            let unseen: Vec<_> = old.iter().copied().filter(|n| !seen.contains(n)).collect();
-            let now = &unseen[..most.min(unseen.len())];
-            let go: Vec<_> = now.iter().copied().filter(|n| n % 2 == odd).collect();
-            let more = now.len() < unseen.len();
-            let known = if more { [&seen[..], now].concat() } else { Vec::new() };
-            self.examined.insert(from, known);
-            self.lines.insert(from, old.into_iter().filter(|n| !go.contains(n)).collect());
+            let (go, stay): (Vec<_>, Vec<_>) = old.into_iter().partition(|n| n % 2 == odd);
+            self.lines.insert(from, stay.into());
             self.lines.entry(to).or_default().extend(&go);
-            HandedOver { any: !go.is_empty(), more }
+            !go.is_empty()
         }
     }
 
@@ -387,8 +348,8 @@ mod tests {
             1 => Just(Step::Pop),
             1 => Just(Step::PopLast),
             2 => (0u32..5).prop_map(Step::PopFlow),
-            1 => (0u32..4, 0u32..4, 0u32..2, prop_oneof![Just(Extent::All), (1u32..4).prop_map(Extent::Next)])
-                .prop_map(|(from, to, odd, extent)| Step::HandOver { from, to, odd, extent }),
+            1 => (0u32..4, 0u32..4, 0u32..2)
+                .prop_map(|(from, to, odd)| Step::HandOver { from, to, odd }),
         ];
         prop::collection::vec(step, 1..200)
     }
@@ -419,9 +380,8 @@ mod tests {
                 seen.push(packet.len);
                 packet.len == wanted
             };
-            let extent = Extent::All;
-            let mut what = Handover { from: Member(0), to: Member(1), which, extent };
-            assert_eq!(fifo.hand_over(&mut pool, &mut what).any, moved);
+            let mut what = Handover { from: Member(0), to: Member(1), which };
+            assert_eq!(fifo.hand_over(&mut pool, &mut what), moved);
             assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
             assert_eq!(pool.links(ids[0]).previous_of_flow(), MARK, "{wanted}");
         }
@@ -434,8 +394,6 @@ mod tests {
         /// Catches: `previous` of the successor unchanged in `unlink`; the list of a flow without
         /// packets kept, or lost, at departures and transfers; links to a removed newest packet
         /// kept by others of its flow.
-        /// Catches: a transfer in parts that examines a packet twice, or leaves one out, because the last packet that it
-        /// examined has departed; a transfer that examines more packets than it may.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);
@@ -456,11 +414,11 @@ mod tests {
                     Step::PopFlow(member) => {
                         (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
                     }
-                    Step::HandOver { from, to, odd, extent } if from != to => {
+                    Step::HandOver { from, to, odd } if from != to => {
                         let which = &mut |packet: &mut Packet, _: Option<&Outer>| packet.len % 2 == odd;
-                        let mut what = Handover { from: Member(from), to: Member(to), which, extent };
+                        let mut what = Handover { from: Member(from), to: Member(to), which };
                         let moved = fifo.hand_over(&mut pool, &mut what);
-                        prop_assert_eq!(moved, model.hand_over(from, to, odd, extent));
+                        prop_assert_eq!(moved, model.hand_over(from, to, odd));
                         (None, None)
                     }
                     Step::HandOver { .. } => (None, None),

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
+use super::Qdisc;
 use super::codel;
 use super::law::{Law, Leaves, Line, Standing};
 use super::longest::Longest;
-use super::{Backlog, Qdisc};
 use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 
 parameters! {
     /// Limits, the target of CoDel, and the quantum of a flow.
@@ -186,6 +186,14 @@ impl FqCodel {
 }
 
 impl Qdisc for FqCodel {
+    fn packets(&self) -> &FlowFifo {
+        &self.lines.all
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.lines.all
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
@@ -211,18 +219,6 @@ impl Qdisc for FqCodel {
             self.has_come(what.to);
         }
         moved
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.lines.all.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.lines.all.packets(), bytes: self.lines.all.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.lines.all.bytes_of(member)
     }
 
     fn set_rate(&mut self, rate: Rate) {

@@ -27,11 +27,13 @@ use self::host::{Flow, HostState, Place, host_of, index};
 use self::lines::{Lines, OfFlow};
 use super::law::{Law, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
-use super::{Backlog, Qdisc, fq_codel};
-use crate::packet::{DeficitRoundRobin, First, FlowId, Handover, Host, Links, Member, make_room};
+use super::{Qdisc, fq_codel};
+use crate::packet::{
+    DeficitRoundRobin, First, FlowFifo, FlowId, Handover, Host, Links, Member, make_room,
+};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, parameters};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, parameters};
 
 parameters! {
     /// Parameters of `hosts`: room, delay, and the bytes of a turn.
@@ -298,6 +300,14 @@ impl Hosts {
 }
 
 impl Qdisc for Hosts {
+    fn packets(&self) -> &FlowFifo {
+        &self.lines.all
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.lines.all
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
@@ -331,18 +341,6 @@ impl Qdisc for Hosts {
             self.has_come(to, host, of_to, acks);
         }
         moved
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.lines.all.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.lines.all.packets(), bytes: self.lines.all.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.lines.all.bytes_of(member)
     }
 
     fn set_rate(&mut self, rate: Rate) {

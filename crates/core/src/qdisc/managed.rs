@@ -1,8 +1,8 @@
 //! A queue in order of arrival with active queue management that decides at each arrival.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Handover, Member};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
+use crate::packet::{FlowFifo, Member};
+use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time};
 
 /// An active queue management: decides when senders are signalled that the queue grows too long.
 pub(super) trait Aqm: Send {
@@ -63,6 +63,14 @@ impl<A: Aqm> Managed<A> {
 }
 
 impl<A: Aqm> Qdisc for Managed<A> {
+    fn packets(&self) -> &FlowFifo {
+        &self.line
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.line
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (waiting, arrived) = (self.waiting(), &mut cx.pool[&packet]);
         arrived.queued = cx.now;
@@ -93,22 +101,6 @@ impl<A: Aqm> Qdisc for Managed<A> {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.pop_flow(cx.pool, member);
         self.departs(cx, packet)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.waiting()
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 
     fn is_one_line(&self) -> bool {
