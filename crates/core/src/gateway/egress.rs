@@ -11,6 +11,7 @@
 
 mod accounts;
 mod balance;
+mod change;
 mod classes;
 mod control;
 mod link;
@@ -31,7 +32,8 @@ use super::sorter::Sorter;
 use super::{GatewayConfig, Overhead};
 use crate::ack::{Places, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, Which};
+use crate::flow::Flow;
+use crate::packet::{Direction, Fifo, FlowId, Member, Which};
 use crate::policy::{Policy, PolicySet};
 use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};
 
@@ -109,11 +111,6 @@ impl Egress {
         &self.link
     }
 
-    /// The link, for changes of its queue and its classes.
-    pub(super) const fn link_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
-
     /// The trunks that begin here.
     pub(super) fn trunks(&self) -> Option<&Trunks> {
         self.trunks.as_deref()
@@ -189,6 +186,22 @@ impl Egress {
             Some(_) => self.send_all(up, class, packets),
             None => self.link.take_over(&mut up.cx, packets),
         }
+    }
+
+    /// Sends a packet of control traffic that `source` has sent.
+    pub(super) fn send_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+        self.link.push_control(cx, source, packet);
+    }
+
+    /// Shows `ack`, which departs to the sender of `flow`, to the marking of the queue of that flow.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, now: Time, ack: &Packet, flow: &Flow) {
+        self.link.acknowledge(now, flow.class(self.direction), ack, flow);
+    }
+
+    /// Lets the marking of the queue of `flow` forget it. Its index was `id`.
+    pub(super) fn forget(&mut self, id: FlowId, flow: &Flow) {
+        self.link.forget(flow.class(self.direction), id);
     }
 
     /// Removes the packet that departs now.
