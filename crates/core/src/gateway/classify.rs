@@ -3,6 +3,8 @@
 //! Source: `aggregates`, section 6.1: the handle of a flow saves all look-ups but one.
 //! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
 //! original scans all sockets.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use super::aggregates::Fate;

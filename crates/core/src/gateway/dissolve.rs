@@ -1,5 +1,7 @@
 //! Dissolves the aggregates of vanished policies: their packets, held ACKs and debts move to the policies in
 //! force.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use crate::ack::Returning;

@@ -1,4 +1,6 @@
 //! The second stage: updates the connection from the packet's headers, and notifies its aggregates.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use crate::aggregate::Trigger;

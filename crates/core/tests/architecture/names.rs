@@ -94,7 +94,6 @@ const FAR_FROM_FIELDS: &[(&str, &str)] = &[
 const HEADERS_TO_COME: &[&str] = &[
     "crates/core/src/ack/",
     "crates/core/src/aggregate/",
-    "crates/core/src/gateway/",
     "crates/core/src/policy/",
     "crates/core/src/scheduler/jobs/rates.rs",
 ];

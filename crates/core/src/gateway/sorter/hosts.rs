@@ -5,6 +5,8 @@
 //! address expires with its last flow in the flow table.
 //!
 //! A station is read from the first packet of a flow in the direction up, so that later packets cost nothing.
+//!
+//! Methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Classes that share one buffer, and their relations: the part of a scheduler such as JoBS.
+//!
+//! Methods of `Classes`, whose fields are in `classes.rs`.
 
 use super::{ClassChangeError, Classes};
 use crate::class::ClassId;
